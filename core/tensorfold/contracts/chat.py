@@ -1,0 +1,105 @@
+"""How a family converses: variables for its template, and the parser of its replies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from tensorfold.ir import JSON, Chat, Request, TokenInfo
+
+__all__ = [
+    "CallPiece",
+    "ChatFormat",
+    "ReplyParser",
+    "ReplyPiece",
+    "TextPiece",
+    "ThinkingPiece",
+    "Tokenizer",
+]
+
+
+class Tokenizer(Protocol):
+    """Text to ids and ids to bytes. Safe to use from several threads."""
+
+    @property
+    def size(self) -> int:
+        """Ids from 0 to size - 1 have a spelling."""
+        ...
+
+    def encode(self, text: str, *, add_special_tokens: bool, parse_special: bool) -> list[int]:
+        """Ids of a text; `parse_special` reads control-token spellings as the tokens, else as ordinary text."""
+        ...
+
+    def token_bytes(self, token: int) -> bytes:
+        """The bytes that a token adds to a text; a control token's spelling."""
+        ...
+
+    def is_special(self, token: int) -> bool:
+        """Whether the token is a control token, which does not appear in ordinary replies."""
+        ...
+
+    def token_id(self, spelling: str) -> int | None:
+        """The id of a token that is spelled exactly so, or None."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TextPiece:
+    """Answer text."""
+
+    text: str
+    tokens: tuple[TokenInfo, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingPiece:
+    """Reasoning text."""
+
+    text: str
+    tokens: tuple[TokenInfo, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CallPiece:
+    """Part of a tool call: the name with the first piece, then more of its arguments."""
+
+    index: int
+    name: str | None
+    arguments: str
+
+
+ReplyPiece: TypeAlias = TextPiece | ThinkingPiece | CallPiece
+
+
+class ReplyParser(Protocol):
+    """Splits one reply into text, reasoning and calls while it is written. One parser a choice; not shared."""
+
+    def feed(self, text: str, tokens: tuple[TokenInfo, ...]) -> Sequence[ReplyPiece]:
+        """More of the reply's text, in pieces of any size: the pieces joined do not depend on how it was cut."""
+        ...
+
+    def finish(self) -> Sequence[ReplyPiece]:
+        """The reply has ended: what was held back."""
+        ...
+
+    @property
+    def thinking(self) -> bool:
+        """Whether the text so far ends inside the reasoning."""
+        ...
+
+
+class ChatFormat(Protocol):
+    """A checkpoint's conversation rules."""
+
+    def template_kwargs(self, chat: Chat) -> Mapping[str, JSON]:
+        """Variables for the template, from the request's own and the family's rules.
+
+        Raises:
+            Unsupported: a switch that the template cannot render.
+        """
+        ...
+
+    def parser(self, request: Request, prompt_tail: str) -> ReplyParser:
+        """A fresh parser; `prompt_tail` is the end of the rendered prompt, which may have opened the reasoning."""
+        ...

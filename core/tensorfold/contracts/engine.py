@@ -1,0 +1,100 @@
+"""The engine as the front sees it: requests in, events out."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from tensorfold.ir import JSON, Event, Request
+
+__all__ = ["Engine", "EngineStatus", "EventStream", "ModelInfo", "PreparedPrompt", "Services"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelInfo:
+    """The served model, for dialects to describe."""
+
+    id: str
+    """The served ID."""
+    aliases: tuple[str, ...]
+    created: int
+    """Seconds since the epoch."""
+    family: str
+    backend: str
+    window: int
+    """The effective context: prompt and reply together."""
+    trained_window: int
+    """The checkpoint's own."""
+    vocabulary: int
+    parameters: int
+    capabilities: frozenset[str] = frozenset()
+    bos_token: str | None = None
+    eos_token: str | None = None
+    chat_template: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedPrompt:
+    """A prompt as the engine will run it."""
+
+    ids: tuple[int, ...]
+    text: str | None = None
+    """What the template rendered; None for prompts that were given as tokens."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineStatus:
+    """The engine at this moment, read without its lock."""
+
+    healthy: bool
+    """False when a round has not returned for too long, or the thread is gone."""
+    problem: str | None = None
+    running: int = 0
+    waiting: int = 0
+    details: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
+    """Counters and sizes for `/health`."""
+
+
+class EventStream(AsyncIterator[Event], Protocol):
+    """The events of one request. The last is `Finished` or `Failed`."""
+
+    def cancel(self) -> None:
+        """Nobody waits any more: the request ends at the next round. Harmless when it has ended."""
+        ...
+
+
+class Engine(Protocol):
+    """Runs requests; an engine of another make, or on another machine, can stand here."""
+
+    async def submit(self, request: Request) -> EventStream:
+        """Check and queue a request. `Queued` is the stream's first event and is there at once.
+
+        Raises:
+            RequestError: it cannot be run (400), or not now (429, 503). Nothing was queued.
+        """
+        ...
+
+    async def prepare(self, request: Request) -> PreparedPrompt:
+        """Render and tokenize the prompt as `submit` would, without running it.
+
+        Raises:
+            RequestError: the template refuses it, or it holds an id that does not exist.
+        """
+        ...
+
+    def status(self) -> EngineStatus: ...
+
+    async def close(self, grace: float) -> None:
+        """Refuse new requests, let the running ones finish for `grace` seconds, then abort them and stop."""
+        ...
+
+
+class Services(Protocol):
+    """What a dialect's plain resources may use."""
+
+    @property
+    def engine(self) -> Engine: ...
+
+    @property
+    def model(self) -> ModelInfo: ...

@@ -1,0 +1,144 @@
+"""What a model family declares and builds: written once over `Ops`, run by every backend."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from numpy.typing import NDArray
+
+from tensorfold.contracts.arrays import A
+from tensorfold.contracts.chat import ChatFormat
+from tensorfold.contracts.model_config import ModelConfig
+from tensorfold.contracts.ops import Ops
+from tensorfold.contracts.states import StateSpec
+from tensorfold.contracts.step import Step
+from tensorfold.contracts.weights import Weights
+
+__all__ = ["Claim", "Decoder", "Geometry", "GgufArchitecture", "GgufTensor", "ModelFamily", "SamplingDefaults"]
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingDefaults:
+    """What the checkpoint's `generation_config.json` recommends; None: it says nothing."""
+
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    repetition_penalty: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Geometry:
+    """A model's shape and promises, declared from its config alone; never probed."""
+
+    vocabulary: int
+    """Rows of the output head; ids from 0 to vocabulary - 1 exist."""
+    hidden: int
+    layers: int
+    """Decoder layers, for display."""
+    window: int
+    """The longest sequence that the checkpoint was made for."""
+    states: Mapping[str, StateSpec]
+    """Every state by name, those of the draft head included (group `draft`)."""
+    stop_ids: frozenset[int]
+    """End tokens, from config and generation config together."""
+    sampling: SamplingDefaults = SamplingDefaults()
+    parameters: int = 0
+    """Number of weights; 0: not counted."""
+    capabilities: frozenset[str] = frozenset()
+    """What else the checkpoint can do: `tools`, `thinking`, `vision`."""
+
+
+class Decoder(Protocol[A]):
+    """A model over one backend's arrays."""
+
+    @property
+    def draft(self) -> Decoder[A] | None:
+        """The checkpoint's own draft head: a decoder whose states have group `draft`, or None."""
+        ...
+
+    def prepare(self, step: Step[A]) -> Mapping[str, NDArray[Any]]:
+        """Host work for a Step (n-gram hashes); the arrays are uploaded as `step.inputs`."""
+        ...
+
+    def forward(self, ops: Ops[A], step: Step[A]) -> A:
+        """The hidden rows `[R, H]`, as `logits` and the draft head want them."""
+        ...
+
+    def logits(self, ops: Ops[A], hidden: A) -> A:
+        """`[N, H]` to `[N, V]`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A family's answer to the question whether it runs a checkpoint."""
+
+    score: int
+    """Higher wins: 100 a known `model_type`, 50 a known architecture, 10 a guess from the config's shape."""
+    reason: str
+    """What was recognized, for the start-up block and `tensorfold info`."""
+
+
+@dataclass(frozen=True, slots=True)
+class GgufTensor:
+    """Where a GGUF tensor belongs."""
+
+    name: str
+    """The Hugging Face name; `{i}` stands for the layer."""
+    unpermute: str | None = None
+    """The config key of a head count: the rows were permuted for llama.cpp's rotary order, head by head."""
+    add: float = 0.0
+    """Added to the stored values (-1 undoes llama.cpp's `1 + w` of zero-centred norms)."""
+
+
+@dataclass(frozen=True, slots=True)
+class GgufArchitecture:
+    """How a GGUF of one `general.architecture` reads as a Hugging Face checkpoint of this family."""
+
+    architecture: str
+    config: Mapping[str, str]
+    """Config key to metadata key; `{arch}` stands for the architecture. Missing metadata leaves the key out."""
+    tensors: Mapping[str, GgufTensor]
+    """GGUF tensor name to where it belongs; `{i}` stands for the layer. `.weight` and `.bias` are spelled out."""
+    fixed: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Config keys that the metadata does not hold (`model_type`, `hidden_act`)."""
+    ignored: frozenset[str] = frozenset()
+    """GGUF tensors that carry nothing of their own (`rope_freqs.weight` where the config says the same)."""
+
+
+class ModelFamily(Protocol):
+    """One family of models: what it claims, how it builds, how it converses."""
+
+    @property
+    def name(self) -> str:
+        """Unique among families (`llama`)."""
+        ...
+
+    @property
+    def gguf(self) -> tuple[GgufArchitecture, ...]:
+        """The GGUF architectures that are read; empty: none."""
+        ...
+
+    def claim(self, config: ModelConfig) -> Claim | None:
+        """Whether and how surely this family runs a checkpoint with this config, or None.
+
+        Raises:
+            CheckpointUnsupported: the checkpoint is of this family and has a feature that is not run; named.
+        """
+        ...
+
+    def geometry(self, config: ModelConfig) -> Geometry:
+        """The model's shape, from the config alone."""
+        ...
+
+    def build(self, config: ModelConfig, weights: Weights[A]) -> Decoder[A]:
+        """The decoder, over handles that `weights` packs."""
+        ...
+
+    def chat(self, config: ModelConfig) -> ChatFormat:
+        """How this checkpoint converses."""
+        ...

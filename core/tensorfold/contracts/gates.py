@@ -1,0 +1,35 @@
+"""Token-level control: masks and forced tokens as pure functions of the tokens before them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Gate"]
+
+
+class Gate(Protocol):
+    """Looks back only, so that drafted, batched and serial replies pass it alike.
+
+    A state is an immutable value: `advance` makes a new one, and going back is keeping the old one.
+    """
+
+    @property
+    def start(self) -> Hashable:
+        """The state before the first reply token."""
+        ...
+
+    def advance(self, state: Hashable, token: int) -> Hashable:
+        """The state after one more token."""
+        ...
+
+    def forced(self, state: Hashable) -> int | None:
+        """The token that must come next, or None."""
+        ...
+
+    def allowed(self, state: Hashable) -> NDArray[np.bool_] | None:
+        """`[V]`: which tokens may come next; None: all. Read only when nothing is forced; not to be written to."""
+        ...
