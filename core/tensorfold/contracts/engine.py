@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, Self
 
 from tensorfold.ir import JSON, Event, Request
 
@@ -56,8 +56,12 @@ class EngineStatus:
     """Counters and sizes for `/health`."""
 
 
-class EventStream(AsyncIterator[Event], Protocol):
-    """The events of one request. The last is `Finished` or `Failed`."""
+class EventStream(Protocol):
+    """The events of one request, as an asynchronous iterator. The last is `Finished` or `Failed`."""
+
+    def __aiter__(self) -> Self: ...
+
+    async def __anext__(self) -> Event: ...
 
     def cancel(self) -> None:
         """Nobody waits any more: the request ends at the next round. Harmless when it has ended."""

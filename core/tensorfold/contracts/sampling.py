@@ -64,3 +64,5 @@ class Drawn:
     """Of the raw row at temperature 1, before gates, penalties and filters; None when not asked for."""
     alternatives: tuple[Alternative, ...] = ()
     """The likeliest tokens of the raw row, ties to the lower id; their data is empty here."""
+    problem: str | None = None
+    """Why nothing could be drawn (the row is not finite, every token is masked); `token` means nothing then."""

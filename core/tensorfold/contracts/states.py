@@ -12,7 +12,7 @@ How each goes back and is kept (`commit` takes the length to keep; `kept = lengt
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeGuard
 
 __all__ = [
     "KV",
@@ -125,6 +125,6 @@ class TableKey:
         return TableKey(spec.group, spec.window if isinstance(spec, KV) else None)
 
 
-def is_paged(spec: StateSpec) -> bool:
+def is_paged(spec: StateSpec) -> TypeGuard[PagedSpec]:
     """Whether the state lives in pages."""
     return isinstance(spec, KV | Latent | IndexKeys)

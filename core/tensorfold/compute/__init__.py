@@ -1,0 +1,1 @@
+"""Running a decoder: operations over few primitives, shared layers, pages, the Runner, weights, the sampling rule."""

@@ -1,0 +1,367 @@
+"""The Runner: one decoder over one session, its slots, pages and open rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Generic
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorfold.compute.pages import PagedRange, PageTables, pages_of
+from tensorfold.compute.snapshots import Snapshot, export_snapshot, import_snapshot, snapshot_bytes
+from tensorfold.compute.steps import StepBuilder
+from tensorfold.contracts.arrays import A
+from tensorfold.contracts.backend import CanCapture, Saved, Session
+from tensorfold.contracts.family import Decoder, Geometry
+from tensorfold.contracts.ops import Ops
+from tensorfold.contracts.sampling import Draw, Drawn
+from tensorfold.contracts.states import PAGE, Group, TableKey, is_paged
+from tensorfold.contracts.step import Kind, Segment, Step
+from tensorfold.errors import BackendError
+
+__all__ = ["HiddenRows", "Memory", "Output", "Runner"]
+
+LOGITS_BLOCK = 64
+"""Rows whose logits are computed in one call, whatever was asked for, so that memory stays bounded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Output(Generic[A]):
+    """What a forward leaves to read: hidden rows, until the next forward."""
+
+    hidden: A
+    """`[R, H]`: every row of the step."""
+    picked: A | None
+    """`[N, H]`: the wanted rows; None when there are none."""
+    bounds: tuple[tuple[int, int], ...]
+    """For each segment, the range of its wanted rows in `picked`, end exclusive."""
+    spans: tuple[tuple[int, int], ...]
+    """For each segment, the range of all its rows in `hidden`."""
+
+    @property
+    def rows(self) -> int:
+        """N, the number of wanted rows."""
+        return self.bounds[-1][1] if self.bounds else 0
+
+
+@dataclass(frozen=True, slots=True)
+class HiddenRows(Generic[A]):
+    """Rows of an output's hidden states, to be given to a draft head."""
+
+    output: Output[A]
+    segment: int
+    count: int
+    """The first `count` rows of the segment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What a runner holds and could still give."""
+
+    lanes: int
+    lanes_free: int
+    positions: int
+    """Of the scarcest full table, in positions; 0 when no state grows."""
+    positions_free: int
+    bytes: int
+    """Device memory of all states."""
+
+
+@dataclass(slots=True)
+class _Slot:
+    """One sequence's host side."""
+
+    tokens: dict[Group, list[int]]
+    open: dict[Group, tuple[int, int]]
+    """Start and count of the rows that wait for `commit`."""
+
+
+class Runner(Generic[A]):
+    """Runs segments of up to `lanes` sequences; the one way from tokens to logits.
+
+    Used by one thread. After each `forward` (or `draft`) every segment's slot is committed exactly once; going further
+    back is `restore`.
+    """
+
+    def __init__(
+        self,
+        decoder: Decoder[A],
+        session: Session[A],
+        geometry: Geometry,
+        *,
+        lanes: int,
+        pages: Mapping[TableKey, int],
+        identity: str,
+    ) -> None:
+        """`identity` names the weights; with the session's numerics it says which snapshots fit."""
+        self.geometry = geometry
+        self.lanes = lanes
+        self.identity = f"{session.numerics}/{session.chunk}/{identity}"
+        self._session = session
+        self._store = session.store(geometry.states, pages, lanes)
+        self._ops: dict[Kind, Ops[A]] = {
+            "chunk": session.ops("chunk", self._store, geometry.states),
+            "rows": session.ops("rows", self._store, geometry.states),
+        }
+        self._decoder: Decoder[A] = session.capture(decoder) if isinstance(session, CanCapture) else decoder
+        self._tables = PageTables(pages)
+        self._slots: dict[int, _Slot] = {}
+        self._free = list(range(lanes - 1, -1, -1))
+        self._steps = StepBuilder(session, self._tables)
+        self._groups: tuple[Group, ...] = ("main", "draft") if decoder.draft is not None else ("main",)
+        self._fixed: dict[Group, bool] = {
+            group: any(spec.group == group and not is_paged(spec) for spec in geometry.states.values())
+            for group in self._groups
+        }
+
+    @property
+    def chunk(self) -> int:
+        """The step of the chunk plan."""
+        return self._session.chunk
+
+    @property
+    def chunk_equals_rows(self) -> bool:
+        """Whether a chunk leaves the same bits as rows would, for this model."""
+        return self._session.chunk_equals_rows(self.geometry)
+
+    # ---- slots ---------------------------------------------------------------------------------------------
+
+    def acquire(self) -> int | None:
+        """A free slot of length zero, or None when every lane is taken."""
+        if not self._free:
+            return None
+        slot = self._free.pop()
+        self._slots[slot] = _Slot({group: [] for group in self._groups}, {})
+        return slot
+
+    def release(self, slot: int) -> None:
+        """Give a slot back with all that it holds, open rows included."""
+        del self._slots[slot]
+        self._tables.release(slot)
+        for group in self._groups:
+            if self._fixed[group]:
+                self._store.reset(slot, group)
+        self._free.append(slot)
+
+    def length(self, slot: int, group: Group = "main") -> int:
+        """Committed positions."""
+        held = self._slots[slot]
+        opened = held.open.get(group)
+        return len(held.tokens[group]) if opened is None else opened[0]
+
+    def fork(self, slot: int) -> int | None:
+        """A new slot at the same committed length, sharing pages until one is written; None: no lane is free."""
+        other = self.acquire()
+        if other is None:
+            return None
+        snapshot = self.snapshot(slot)
+        self._adopt(other, snapshot)
+        self.drop(snapshot)
+        return other
+
+    # ---- running -------------------------------------------------------------------------------------------
+
+    def forward(self, segments: Sequence[Segment]) -> Output[A]:
+        """Run one `chunk` segment, or any number of `rows` segments of different slots.
+
+        Raises:
+            OutOfPages: no room; nothing was changed.
+            BackendError: a segment does not begin at its slot's committed length, or the slot has open rows.
+        """
+        return self._run(self._decoder, segments, "main", {})
+
+    def draft(self, segments: Sequence[Segment], hidden: Sequence[HiddenRows[A]]) -> Output[A]:
+        """Run the draft head: row p takes the target's (or its own) hidden row p and token p + 1.
+
+        `hidden` holds, segment by segment, as many rows as the segment has tokens.
+        """
+        head = self._decoder.draft
+        if head is None:
+            raise BackendError("this model has no draft head")
+        rows = [
+            each.output.hidden[each.output.spans[each.segment][0] : each.output.spans[each.segment][0] + each.count]
+            for each in hidden
+        ]
+        joined: A = rows[0] if len(rows) == 1 else self._ops["rows"].concat(rows, axis=0)
+        return self._run(head, segments, "draft", {"hidden": joined})
+
+    def _run(
+        self, decoder: Decoder[A], segments: Sequence[Segment], group: Group, inputs: Mapping[str, A]
+    ) -> Output[A]:
+        kind = self._checked(segments, group)
+        ranges = [PagedRange(each.slot, each.start, each.start + len(each.tokens)) for each in segments]
+        for copy in self._tables.reserve(ranges, group):
+            self._store.copy_page(copy.key, copy.source, copy.target)
+        step = self._steps.build(kind, segments, group, [self._slots[each.slot].tokens[group] for each in segments])
+        prepared = {name: self._session.array(values) for name, values in decoder.prepare(step).items()}
+        step.inputs = {**prepared, **inputs}
+        for each in segments:
+            held = self._slots[each.slot]
+            held.open[group] = (each.start, len(each.tokens))
+            held.tokens[group].extend(each.tokens)
+        ops = self._ops[kind]
+        hidden = decoder.forward(ops, step)
+        bounds = self._steps.wanted_bounds(segments)
+        picked = self._pick(ops, hidden, step, bounds)
+        self._session.finish()
+        return Output(hidden, picked, bounds, step.bounds)
+
+    def _checked(self, segments: Sequence[Segment], group: Group) -> Kind:
+        kinds: set[Kind] = {each.kind for each in segments}
+        if len(kinds) != 1 or (kinds == {"chunk"} and len(segments) != 1):
+            raise BackendError("a step is one chunk segment, or any number of rows segments")
+        if len({each.slot for each in segments}) != len(segments):
+            raise BackendError("two segments of one step have the same slot")
+        for each in segments:
+            if group in self._slots[each.slot].open:
+                raise BackendError(f"slot {each.slot} has open rows: commit them before the next forward")
+            if each.start != self.length(each.slot, group) or not each.tokens:
+                raise BackendError(
+                    f"a segment of {len(each.tokens)} tokens begins at {each.start}, and slot {each.slot} is"
+                    f" {self.length(each.slot, group)} long"
+                )
+        return kinds.pop()
+
+    def _pick(self, ops: Ops[A], hidden: A, step: Step[A], bounds: tuple[tuple[int, int], ...]) -> A | None:
+        if bounds[-1][1] == 0:
+            return None
+        return hidden if step.wanted is None else ops.rows(hidden, step.wanted)
+
+    def commit(self, slot: int, length: int, group: Group = "main") -> None:
+        """Keep the open rows up to `length`, start <= length <= start + rows; exactly once after each forward."""
+        held = self._slots[slot]
+        start, rows = held.open.pop(group)
+        if not start <= length <= start + rows:
+            held.open[group] = (start, rows)
+            raise BackendError(f"rows {start} to {start + rows} are open, and {length} is none of their ends")
+        del held.tokens[group][length:]
+        if self._fixed[group]:
+            self._store.commit(slot, group, start, rows, length)
+        self._tables.commit(slot, length, group)
+
+    def abandon(self, slot: int) -> None:
+        """Drop the open rows of every group; harmless when there are none."""
+        for group, (start, _) in tuple(self._slots[slot].open.items()):
+            self.commit(slot, start, group)
+
+    # ---- reading -------------------------------------------------------------------------------------------
+
+    def sample(self, output: Output[A], draws: Sequence[Draw]) -> list[Drawn]:
+        """One token for each draw; `Draw.row` indexes the output's wanted rows."""
+        drawn: dict[int, Drawn] = {}
+        order = sorted(range(len(draws)), key=lambda index: draws[index].row)
+        for block in self._blocks(sorted({draw.row for draw in draws})):
+            place = {row: number for number, row in enumerate(block)}
+            inside = [index for index in order if draws[index].row in place]
+            logits = self._logits(output, block)
+            answers = self._session.sample(
+                logits, [replace(draws[index], row=place[draws[index].row]) for index in inside]
+            )
+            drawn.update(zip(inside, answers, strict=True))
+        return [drawn[index] for index in range(len(draws))]
+
+    def logits(self, output: Output[A], rows: Sequence[int]) -> NDArray[np.float32]:
+        """`[len(rows), V]` of these wanted rows, on the host; the same bits that `sample` reads."""
+        blocks = [self._session.numpy(self._logits(output, block)) for block in self._blocks(rows)]
+        return np.concatenate(blocks)
+
+    @staticmethod
+    def _blocks(rows: Sequence[int]) -> list[Sequence[int]]:
+        return [rows[first : first + LOGITS_BLOCK] for first in range(0, len(rows), LOGITS_BLOCK)]
+
+    def _logits(self, output: Output[A], rows: Sequence[int]) -> A:
+        if output.picked is None:
+            raise BackendError("no row's logits were asked for in this step")
+        ops = self._ops["rows"]
+        whole = len(rows) == output.rows and list(rows) == list(range(output.rows))
+        picked = (
+            output.picked if whole else ops.rows(output.picked, self._session.array(np.asarray(rows, dtype=np.int32)))
+        )
+        return self._decoder.logits(ops, picked)
+
+    # ---- snapshots -----------------------------------------------------------------------------------------
+
+    def snapshot(self, slot: int) -> Snapshot:
+        """The slot's committed states, sharing its pages. Give it back with `drop`.
+
+        Raises:
+            BackendError: the slot has open rows.
+        """
+        held = self._slots[slot]
+        if held.open:
+            raise BackendError(f"slot {slot} has open rows: commit them before a snapshot")
+        saved: dict[Group, Saved] = {
+            group: self._store.save(slot, group) for group in self._groups if self._fixed[group]
+        }
+        tables = self._tables.hold(slot)
+        return Snapshot(
+            identity=self.identity,
+            tokens={group: tuple(held.tokens[group]) for group in self._groups},
+            tables=tables,
+            saved=saved,
+            bytes=snapshot_bytes(tables, saved, self._session, self.geometry),
+        )
+
+    def restore(self, slot: int, snapshot: Snapshot) -> None:
+        """The slot becomes what was kept, whatever it held; the snapshot stays usable.
+
+        Raises:
+            BackendError: the snapshot is of other weights, or of a backend that computes otherwise.
+        """
+        if snapshot.identity != self.identity:
+            raise BackendError(f"a snapshot of {snapshot.identity} does not fit {self.identity}")
+        self._tables.release(slot)
+        self._adopt(slot, snapshot)
+
+    def _adopt(self, slot: int, snapshot: Snapshot) -> None:
+        self._slots[slot] = _Slot({group: list(snapshot.tokens[group]) for group in self._groups}, {})
+        self._tables.adopt(slot, snapshot.tables)
+        for group, saved in snapshot.saved.items():
+            self._store.load(slot, group, saved)
+
+    def drop(self, snapshot: Snapshot) -> None:
+        """Give back what a snapshot holds; it must not be used afterwards."""
+        for key, pages in snapshot.tables.items():
+            self._tables.drop(key, pages)
+
+    def export(self, snapshot: Snapshot) -> Mapping[str, NDArray[np.generic]]:
+        """A snapshot's contents on the host, for `import_`."""
+        return export_snapshot(snapshot, self._store)
+
+    def import_(self, arrays: Mapping[str, NDArray[np.generic]]) -> Snapshot:
+        """A snapshot from what `export` gave, here or in another process.
+
+        Raises:
+            OutOfPages: there is no room for it; nothing was changed.
+        """
+        return import_snapshot(arrays, self.identity, self._store, self._tables, self._session, self.geometry)
+
+    # ---- memory --------------------------------------------------------------------------------------------
+
+    def memory(self) -> Memory:
+        """What is held and what could still be given."""
+        full = [self._tables.pool(key) for key in self._tables.keys("main") if key.window is None]
+        return Memory(
+            lanes=self.lanes,
+            lanes_free=len(self._free),
+            positions=min((pool.capacity for pool in full), default=0) * PAGE,
+            positions_free=min((pool.free for pool in full), default=0) * PAGE,
+            bytes=self._store.bytes,
+        )
+
+    def room(self) -> int:
+        """Positions that one sequence could still be given now, up to the model's window."""
+        window = self.geometry.window
+        for group in self._groups:
+            for key in self._tables.keys(group):
+                free = self._tables.pool(key).free
+                # A windowed table needs its window and one chunk at most, however long the sequence is.
+                if key.window is None or free < pages_of(key.window + self.chunk) + 1:
+                    window = min(window, free * PAGE)
+        return window
+
+    def close(self) -> None:
+        """Free the device."""
+        self._session.close()

@@ -1,0 +1,93 @@
+"""Segments to a Step: rows laid end to end, positions, history, page tables, wanted rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Generic
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorfold.compute.pages import PageTables
+from tensorfold.contracts.arrays import A
+from tensorfold.contracts.backend import Session
+from tensorfold.contracts.states import Group
+from tensorfold.contracts.step import Kind, Segment, Step
+
+__all__ = ["StepBuilder"]
+
+
+class StepBuilder(Generic[A]):
+    """Builds the Steps of one runner."""
+
+    def __init__(self, session: Session[A], tables: PageTables) -> None:
+        self._session = session
+        self._tables = tables
+
+    def build(self, kind: Kind, segments: Sequence[Segment], group: Group, before: Sequence[Sequence[int]]) -> Step[A]:
+        """The Step of these segments, whose pages are reserved; `before` holds each slot's committed tokens."""
+        bounds: list[tuple[int, int]] = []
+        total = 0
+        for each in segments:
+            bounds.append((total, total + len(each.tokens)))
+            total += len(each.tokens)
+        ids = np.fromiter((token for each in segments for token in each.tokens), np.int32, total)
+        positions = np.concatenate(
+            [np.arange(each.start, each.start + len(each.tokens), dtype=np.int32) for each in segments]
+        )
+        wanted = self._wanted(segments, bounds)
+        return Step(
+            kind=kind,
+            segments=tuple(segments),
+            bounds=tuple(bounds),
+            ids=self._session.array(ids),
+            positions=self._session.array(positions),
+            host_ids=ids,
+            host_positions=positions,
+            history=_history(segments, bounds, before),
+            pages={
+                key: tuple(self._tables.pages(each.slot, key) for each in segments) for key in self._tables.keys(group)
+            },
+            wanted=None if len(wanted) == total else self._session.array(wanted),
+        )
+
+    def wanted_bounds(self, segments: Sequence[Segment]) -> tuple[tuple[int, int], ...]:
+        """For each segment, the range of its wanted rows among all wanted rows."""
+        bounds: list[tuple[int, int]] = []
+        total = 0
+        for each in segments:
+            count = {"none": 0, "last": 1, "all": len(each.tokens)}[each.want]
+            bounds.append((total, total + count))
+            total += count
+        return tuple(bounds)
+
+    @staticmethod
+    def _wanted(segments: Sequence[Segment], bounds: Sequence[tuple[int, int]]) -> NDArray[np.int32]:
+        rows: list[int] = []
+        for each, (first, last) in zip(segments, bounds, strict=True):
+            match each.want:
+                case "all":
+                    rows.extend(range(first, last))
+                case "last":
+                    rows.append(last - 1)
+                case "none":
+                    pass
+        return np.asarray(rows, dtype=np.int32)
+
+
+def _history(
+    segments: Sequence[Segment], bounds: Sequence[tuple[int, int]], before: Sequence[Sequence[int]]
+) -> Callable[[int], NDArray[np.int64]]:
+    # The token lists only grow behind the segments' starts while the Step lives, so they are read without a copy.
+    def history(n: int) -> NDArray[np.int64]:
+        out = np.full((bounds[-1][1], n), -1, dtype=np.int64)
+        for each, (first, last), tokens in zip(segments, bounds, before, strict=True):
+            sequence = np.asarray([*tokens[max(0, each.start - n) : each.start], *each.tokens], dtype=np.int64)
+            offset = len(sequence) - len(each.tokens)
+            for back in range(1, n + 1):
+                skipped = max(0, back - offset)
+                if skipped < last - first:
+                    out[first + skipped : last, back - 1] = sequence[offset + skipped - back : len(sequence) - back]
+        return out
+
+    return history

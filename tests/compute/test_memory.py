@@ -1,0 +1,92 @@
+"""What a memory budget gives: windows, lanes and pages."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from tensorfold.compute.memory import plan_memory
+from tensorfold.contracts.backend import DeviceMemory, Session
+from tensorfold.contracts.family import Geometry
+from tensorfold.contracts.states import KV, PAGE, Recurrent, StateSpec, TableKey
+from tensorfold.errors import ConfigError
+
+
+class Budget:
+    """The part of a session that planning asks: 1 byte a position and KV head width, 1,000 a fixed state."""
+
+    chunk = 128
+
+    def __init__(self, available: int) -> None:
+        self._available = available
+
+    def memory(self) -> DeviceMemory:
+        return DeviceMemory(total=self._available, available=self._available)
+
+    def page_bytes(self, spec: StateSpec) -> int:
+        return PAGE * spec.k_dim if isinstance(spec, KV) else 1000
+
+
+def session(available: int) -> Session[Any]:
+    return cast("Session[Any]", Budget(available))
+
+
+def geometry(window: int = 1024) -> Geometry:
+    states: dict[str, StateSpec] = {
+        "0.kv": KV(1, 1, 1),
+        "1.kv": KV(1, 1, 1),
+        "2.kv": KV(1, 1, 1, window=100),
+        "3.state": Recurrent((1,)),
+    }
+    return Geometry(vocabulary=10, hidden=1, layers=4, window=window, states=states, stop_ids=frozenset())
+
+
+FULL, SHORT = TableKey("main", None), TableKey("main", 100)
+
+
+def test_with_room_every_lane_gets_the_whole_window() -> None:
+    """Plenty of memory: lanes times the window, and windowed states take their window and a chunk only."""
+    plan = plan_memory(geometry(), session(10**9), lanes=4)
+    assert plan.window == 1024
+    assert plan.positions == 4 * 1024
+    assert plan.pages == {FULL: 4 * 16, SHORT: 4 * 5}
+    assert plan.bytes == 4 * 1000 + 64 * 2 * PAGE + 20 * PAGE
+    assert not plan.shortened
+
+
+def test_short_memory_is_shared_and_one_sequence_still_reaches_the_window() -> None:
+    """The first lane's window comes before the other lanes' share."""
+    plan = plan_memory(geometry(), session(0), lanes=4, budget=4 * 1000 + 24 * 2 * PAGE + 5 * PAGE)
+    assert plan.window == 1024
+    assert 16 <= plan.pages[FULL] < 64
+    assert plan.bytes <= 4 * 1000 + 24 * 2 * PAGE + 5 * PAGE
+
+
+def test_a_window_that_cannot_fit_is_cut_to_whole_pages() -> None:
+    """Without --context the window shrinks to what fits, and says so."""
+    plan = plan_memory(geometry(), session(0), lanes=1, budget=1000 + 5 * 2 * PAGE + 5 * PAGE)
+    assert plan.window == 5 * PAGE
+    assert plan.shortened
+
+
+@pytest.mark.requirement("T-267")
+def test_context_makes_the_window_smaller() -> None:
+    """--context N is the window, and pools are sized for it."""
+    plan = plan_memory(geometry(), session(10**9), lanes=2, context=200)
+    assert plan.window == 200
+    assert plan.pages[FULL] == 2 * 4
+    assert not plan.shortened
+
+
+@pytest.mark.parametrize("context", [0, -1, 1025])
+def test_a_context_out_of_range_is_refused(context: int) -> None:
+    """Below one and above the checkpoint's window there is nothing to serve."""
+    with pytest.raises(ConfigError, match=f"--context is {context}"):
+        plan_memory(geometry(), session(10**9), lanes=1, context=context)
+
+
+def test_a_context_that_was_asked_for_and_does_not_fit_is_refused_with_numbers() -> None:
+    """An explicit window is not cut behind the user's back."""
+    with pytest.raises(ConfigError, match="at most 320 positions fit"):
+        plan_memory(geometry(), session(0), lanes=1, context=1024, budget=1000 + 5 * 2 * PAGE + 5 * PAGE)
