@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from tensorfold.ir import JSON, Chat, Request, TokenInfo
 
 __all__ = [
     "CallPiece",
     "ChatFormat",
+    "ChatTemplates",
+    "PieceEncoder",
     "ReplyParser",
     "ReplyPiece",
     "TextPiece",
@@ -42,6 +44,30 @@ class Tokenizer(Protocol):
     def token_id(self, spelling: str) -> int | None:
         """The id of a token that is spelled exactly so, or None."""
         ...
+
+
+@runtime_checkable
+class PieceEncoder(Protocol):
+    """What a tokenizer may offer besides: text and control tokens that stand in one text."""
+
+    def encode_pieces(self, pieces: Sequence[str | int]) -> list[int]:
+        """Ids of a text in which each number is a control token and each string is ordinary text, whatever it spells.
+
+        Without control-token spellings in the strings, equal to `encode` of the spelled-out whole with `parse_special`.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ChatTemplates:
+    """A checkpoint's chat templates, in Jinja source."""
+
+    default: str | None = None
+    """None: the checkpoint has no template and cannot chat."""
+    named: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The others, by name; `tool_use` is taken when tools are offered."""
+    special_tokens: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The template's variables for control tokens (`bos_token`, ...), by spelling."""
 
 
 @dataclass(frozen=True, slots=True)
