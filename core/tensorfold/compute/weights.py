@@ -1,0 +1,370 @@
+"""Named tensors to handles: where a family's names meet a checkpoint's tensors and a backend's packer.
+
+`load_decoder` builds a decoder twice: over names and shapes alone, which finds everything that does not fit before a
+weight is read, and then over the weights, tensor by tensor.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Generic, Protocol, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorfold.compute.rehearsal import Problem, ShapePacker, blank, stand_in, summary
+from tensorfold.contracts.arrays import A
+from tensorfold.contracts.family import Decoder, ModelFamily
+from tensorfold.contracts.handles import Activation, ConvWeight, Embedding, Experts, LatentUp, Linear
+from tensorfold.contracts.model_config import ModelConfig
+from tensorfold.contracts.tensors import Affine, Dense, Tensor, TensorInfo
+from tensorfold.contracts.weights import BlockPacker, Packer, VectorFn
+from tensorfold.errors import WeightsMismatch
+
+__all__ = ["CheckpointWeights", "Progress", "TensorSource", "check_weights", "load_decoder"]
+
+B = TypeVar("B")
+
+Progress: TypeAlias = Callable[[int, int], None]
+"""Told after every tensor: stored bytes read so far, and in all."""
+
+Shape: TypeAlias = tuple[int | None, ...]
+"""What a tensor must be; None: any size."""
+
+
+class TensorSource(Protocol):
+    """A checkpoint's tensors under their Hugging Face names."""
+
+    def names(self) -> Iterable[str]:
+        """Every tensor."""
+        ...
+
+    def info(self, name: str) -> TensorInfo:
+        """What is known of a tensor without reading it."""
+        ...
+
+    def read(self, name: str) -> Tensor:
+        """The tensor; its arrays may be read-only views of the file.
+
+        Raises:
+            CheckpointDamaged: the file cannot be read there.
+        """
+        ...
+
+
+class CheckpointWeights(Generic[A]):
+    """`Weights` over a source and a packer. Holds no tensor: each goes from the file straight into a handle."""
+
+    def __init__(
+        self, source: TensorSource, packer: Packer[A], *, progress: Callable[[TensorInfo], None] | None = None
+    ) -> None:
+        """`progress` is told of every tensor when it has been read, the first time."""
+        self._source = source
+        self._packer = packer
+        self._blocks = packer if isinstance(packer, BlockPacker) else None
+        self._names = frozenset(source.names())
+        self._asked: dict[str, None] = {}
+        self._ignored: list[str] = []
+        self._progress = progress
+
+    # ---- names ---------------------------------------------------------------------------------------------
+
+    def has(self, name: str) -> bool:
+        """Whether the checkpoint has this tensor."""
+        return name in self._names
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The logical shape of a tensor.
+
+        Raises:
+            WeightsMismatch: there is no such tensor.
+        """
+        if name not in self._names:
+            self._problem(name, "is missing")
+            raise WeightsMismatch(f"{name} is missing")
+        return self._source.info(name).shape
+
+    def ignore(self, *patterns: str) -> None:
+        """Tensors of these names do not count as unused."""
+        self._ignored.extend(patterns)
+
+    def unused(self) -> tuple[str, ...]:
+        """Tensors that nobody asked for and that are not ignored, sorted."""
+        left = self._names - self._asked.keys()
+        return tuple(
+            sorted(name for name in left if not any(fnmatch.fnmatchcase(name, each) for each in self._ignored))
+        )
+
+    # ---- matrices ------------------------------------------------------------------------------------------
+
+    def linear(
+        self,
+        *names: str,
+        sizes: tuple[int, ...] | None = None,
+        columns: int | None = None,
+        bias: bool | None = None,
+    ) -> Linear:
+        """Modules `name.weight` (+ `name.bias`), several as one fused group."""
+        expected: Sequence[int | None] = sizes or (None,) * len(names)
+        parts: list[Tensor] = []
+        biases: list[Tensor | None] = []
+        for name, size in zip(names, expected, strict=True):
+            weight = self._tensor(f"{name}.weight", (size, columns if columns or not parts else parts[0].shape[1]))
+            parts.append(weight)
+            biases.append(self._bias(name, weight.shape[0], bias))
+        return self._packer.linear(parts, biases)
+
+    def _bias(self, name: str, size: int, wanted: bool | None) -> Tensor | None:
+        # A bias that the config rules out is left alone, and so reported as unused.
+        if wanted is False or (wanted is None and not self.has(f"{name}.bias")):
+            return None
+        return self._tensor(f"{name}.bias", (size,))
+
+    def matrix(self, name: str, *, shape: tuple[int, int] | None = None) -> Linear:
+        """A bare parameter of this full name, used as a matrix."""
+        return self._packer.linear([self._tensor(name, shape or (None, None))], [None])
+
+    def embedding(self, *names: str, shape: tuple[int, int] | None = None) -> Embedding:
+        """The table `name.weight`, in one part or in several row shards."""
+        rows, hidden = shape or (None, None)
+        if len(names) == 1:
+            return self._packer.embedding([self._tensor(f"{names[0]}.weight", (rows, hidden))])
+        parts = [self._tensor(f"{name}.weight", (None, hidden)) for name in names]
+        found = sum(part.shape[0] for part in parts)
+        if rows is not None and found != rows:
+            self._problem(f"{names[0]}.weight", f"and its {len(names) - 1} other shards have {found} rows, not {rows}")
+        return self._packer.embedding(parts)
+
+    def head(self, name: str, tied: Embedding | None, *, shape: tuple[int, int] | None = None) -> Linear:
+        """The output head `name.weight`; when tied, the embedding's storage is shared and a stored copy ignored."""
+        if tied is not None:
+            self.ignore(f"{name}.weight")
+            return self._packer.tied(tied)
+        return self.linear(name, sizes=shape and shape[:1], columns=shape and shape[1])
+
+    def latent_up(self, name: str, heads: int, nope: int, v: int) -> LatentUp:
+        """MLA's `kv_b_proj`, module `name`."""
+        return self._packer.latent_up(self._tensor(f"{name}.weight", (heads * (nope + v), None)), heads, nope, v)
+
+    # ---- small tensors -------------------------------------------------------------------------------------
+
+    def vector(
+        self, name: str, *, add: float = 0.0, fn: VectorFn | None = None, shape: tuple[int, ...] | None = None
+    ) -> A:
+        """A tensor of this full name in f32: fn(value + add)."""
+        values = self._filled(name, shape)
+        if add:
+            values = values + np.float32(add)
+        if fn is not None:
+            # In f64 and rounded once, so that every machine packs the same constant.
+            raised = np.exp(values.astype(np.float64))
+            values = (raised if fn == "exp" else -raised).astype(np.float32)
+        return self._packer.vector(values)
+
+    def floats(self, name: str, *, shape: tuple[int, ...] | None = None) -> NDArray[np.float32]:
+        """A small tensor that constants are made from, on the host."""
+        return self._filled(name, shape, steers=True)
+
+    def scalar(self, name: str) -> float:
+        """A tensor of one element."""
+        return float(self._filled(name, (1,), steers=True)[0])
+
+    def ints(self, name: str) -> NDArray[np.int64]:
+        """An integer tensor, on the host."""
+        tensor = self._tensor(name, steers=True)
+        if not self.has(name):
+            return np.zeros(tensor.shape, np.int64)
+        if not isinstance(tensor, Dense) or tensor.values.dtype.kind not in "iu" or tensor.type in ("bf16", "f16"):
+            self._problem(name, f"is {self._source.info(name).kind}, and must hold integers")
+            return np.zeros(tensor.shape, np.int64)
+        return tensor.values.astype(np.int64)
+
+    def _filled(self, name: str, shape: tuple[int, ...] | None, *, steers: bool = False) -> NDArray[np.float32]:
+        tensor = self._tensor(name, steers=steers)
+        if shape is None:
+            return tensor.f32()
+        if math.prod(tensor.shape) != math.prod(shape):
+            if self.has(name):
+                self._problem(name, f"is {_spelled(tensor.shape)}, and must be {_spelled(shape)}")
+            tensor = blank(shape)
+        return tensor.f32().reshape(shape)
+
+    def conv(self, *names: str, shape: tuple[int, int] | None = None, bias: bool | None = None) -> ConvWeight:
+        """Depthwise convolutions `name.weight` `[C, 1, taps]` (+ bias), joined along the channels."""
+        kernels = [self._kernel(f"{name}.weight", None if shape is None else shape[1]) for name in names]
+        kernel = np.concatenate(kernels)
+        if shape is not None and kernel.shape != shape and all(self.has(f"{name}.weight") for name in names):
+            self._problem(f"{names[0]}.weight", f"gives {_spelled(kernel.shape)}, and must give {_spelled(shape)}")
+        if bias is False or (bias is None and not any(self.has(f"{name}.bias") for name in names)):
+            return self._packer.conv(kernel, None)
+        biases = [self._tensor(f"{name}.bias", (len(each),)).f32() for name, each in zip(names, kernels, strict=True)]
+        return self._packer.conv(kernel, np.concatenate(biases))
+
+    def _kernel(self, name: str, taps: int | None) -> NDArray[np.float32]:
+        """`[C, taps]`; MLX stores the axis of size 1 last."""
+        last = self.has(name) and self._source.info(name).shape[2:] == (1,)
+        values = self._tensor(name, (None, taps, 1) if last and taps != 1 else (None, 1, taps)).f32()
+        return values.reshape(values.shape[0], -1)
+
+    # ---- experts -------------------------------------------------------------------------------------------
+
+    def experts(
+        self,
+        prefix: str,
+        count: int,
+        *,
+        up: tuple[str, ...] = ("gate_proj", "up_proj"),
+        down: str = "down_proj",
+        act: Activation = "silu",
+        limit: float | None = None,
+        shape: tuple[int, int] | None = None,
+    ) -> Experts:
+        """The experts under a prefix, one by one or stacked; gated when `up` has two names."""
+        inner, hidden = shape or (None, None)
+        gated = len(up) == 2
+        if gated and self.has(f"{prefix}.gate_up_proj"):
+            width = None if inner is None else 2 * inner
+            fused = self._tensor(f"{prefix}.gate_up_proj", (count, width, hidden))
+            half = fused.shape[1] // 2
+            upper = [[_rows(each, 0, half), _rows(each, half, 2 * half)] for each in _unstacked(fused)]
+        else:
+            by_name = [self._each_expert(prefix, name, count, (inner, hidden)) for name in up]
+            upper = [list(parts) for parts in zip(*by_name, strict=True)]
+        lower = self._each_expert(prefix, down, count, (hidden, inner))
+        return self._packer.experts(upper, lower, act=act, gated=gated, limit=limit)
+
+    def _each_expert(
+        self, prefix: str, name: str, count: int, shape: tuple[int | None, int | None]
+    ) -> Sequence[Tensor]:
+        for stacked in (f"{prefix}.{name}", f"{prefix}.{name}.weight"):
+            if self.has(stacked):
+                return _unstacked(self._tensor(stacked, (count, *shape)))
+        return [self._tensor(f"{prefix}.{expert}.{name}.weight", shape) for expert in range(count)]
+
+    # ---- blocks --------------------------------------------------------------------------------------------
+
+    def block(self, block: B) -> B:
+        """A block of `compute.layers` as this backend computes it."""
+        return block if self._blocks is None else self._blocks.block(block)
+
+    # ---- reading -------------------------------------------------------------------------------------------
+
+    def _tensor(self, name: str, shape: Shape | None = None, *, steers: bool = False) -> Tensor:
+        """The tensor, checked; `steers`: its values decide how the model is built, so that even a rehearsal reads it.
+
+        After a problem that was noted instead of raised, a blank of the wanted shape stands in.
+        """
+        first = name not in self._asked
+        self._asked[name] = None
+        if name not in self._names:
+            self._problem(name, "is missing")
+            return blank(shape)
+        info = self._source.info(name)
+        if shape is not None and not _fits(info.shape, shape):
+            self._problem(name, f"is {_spelled(info.shape)}, and must be {_spelled(shape)}")
+            return blank(shape)
+        tensor = self._read(info, steers)
+        if first and self._progress is not None:
+            self._progress(info)
+        return tensor
+
+    def _read(self, info: TensorInfo, steers: bool) -> Tensor:
+        return self._source.read(info.name)
+
+    def _problem(self, name: str, problem: str) -> None:
+        raise WeightsMismatch(f"{name} {problem}")
+
+
+class _Rehearsal(CheckpointWeights[NDArray[np.float32]]):
+    """The same over names and shapes alone: reads nothing that does not steer, and notes problems for all to be told."""
+
+    def __init__(self, source: TensorSource) -> None:
+        self.problems: list[Problem] = []
+        self.wanted: list[TensorInfo] = []
+        super().__init__(source, ShapePacker(), progress=self.wanted.append)
+
+    def _read(self, info: TensorInfo, steers: bool) -> Tensor:
+        return super()._read(info, steers) if steers else stand_in(info.shape)
+
+    def _problem(self, name: str, problem: str) -> None:
+        self.problems.append(Problem(name, problem))
+
+
+def check_weights(family: ModelFamily, config: ModelConfig, source: TensorSource) -> tuple[TensorInfo, ...]:
+    """Whether a family can be built from these tensors, by names and shapes; gives those that it will read.
+
+    Raises:
+        WeightsMismatch: naming every tensor that is missing, misshapen, or there without being run.
+    """
+    rehearsal = _Rehearsal(source)
+    try:
+        family.build(config, rehearsal)
+    except WeightsMismatch as mismatch:
+        # A family that needs a shape cannot go on without it; what was found so far is all told.
+        if not rehearsal.problems:
+            rehearsal.problems.append(Problem("the checkpoint", f"does not fit: {mismatch}"))
+        raise WeightsMismatch(_refusal(family, config, rehearsal.problems)) from None
+    problems = [*rehearsal.problems, *(Problem(name, "is not run by this family") for name in rehearsal.unused())]
+    if problems:
+        raise WeightsMismatch(_refusal(family, config, problems))
+    return tuple(rehearsal.wanted)
+
+
+def _refusal(family: ModelFamily, config: ModelConfig, problems: Sequence[Problem]) -> str:
+    return f"{config.where}: the weights do not fit the {family.name} family:\n{summary(problems)}"
+
+
+def load_decoder(
+    family: ModelFamily,
+    config: ModelConfig,
+    source: TensorSource,
+    packer: Packer[A],
+    *,
+    progress: Progress | None = None,
+) -> Decoder[A]:
+    """Build a family's decoder over packed weights, when all of them fit.
+
+    Raises:
+        WeightsMismatch: before any weight is read, naming all that do not fit.
+        CheckpointDamaged: the file cannot be read.
+    """
+    total = sum(info.stored_bytes for info in check_weights(family, config, source))
+    done = 0
+
+    def told(info: TensorInfo) -> None:
+        nonlocal done
+        done += info.stored_bytes
+        if progress is not None:
+            progress(done, total)
+
+    return family.build(config, CheckpointWeights(source, packer, progress=told))
+
+
+def _fits(shape: tuple[int, ...], expected: Shape) -> bool:
+    return len(shape) == len(expected) and all(
+        want is None or size == want for size, want in zip(shape, expected, strict=True)
+    )
+
+
+def _spelled(shape: Shape) -> str:
+    return f"[{', '.join('any' if size is None else str(size) for size in shape)}]"
+
+
+def _unstacked(stack: Tensor) -> Sequence[Tensor]:
+    """The matrices of a stack, as views."""
+    match stack:
+        case Dense(values, type):
+            return [Dense(each, type) for each in values]
+        case Affine(bits, group, codes, scales, biases):
+            return [Affine(bits, group, codes[each], scales[each], biases[each]) for each in range(codes.shape[0])]
+
+
+def _rows(matrix: Tensor, first: int, last: int) -> Tensor:
+    """Some rows of a matrix, as a view."""
+    match matrix:
+        case Dense(values, type):
+            return Dense(values[first:last], type)
+        case Affine(bits, group, codes, scales, biases):
+            return Affine(bits, group, codes[first:last], scales[first:last], biases[first:last])

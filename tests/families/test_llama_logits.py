@@ -1,0 +1,160 @@
+"""The Llama family computes what transformers computes, on tiny random checkpoints that transformers wrote."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tensorfold.checkpoint.folder import FolderCheckpoint
+from tensorfold.compute.memory import plan_memory
+from tensorfold.compute.runner import Runner
+from tensorfold.compute.weights import load_decoder
+from tensorfold.contracts.backend import BackendSettings, Session
+from tensorfold.contracts.step import Segment
+from tensorfold.testing.reference import ReferenceBackend
+from tensorfold_model_llama import LlamaFamily
+
+pytestmark = pytest.mark.torch
+
+TOKENS = 48
+ATOL = 1e-4
+
+LLAMA3 = {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 32,
+    "rope_theta": 10000.0,
+}
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32, "rope_theta": 10000.0}
+LONGROPE = {
+    "rope_type": "longrope",
+    "short_factor": [1.0] * 8,
+    "long_factor": [1.0 + pair for pair in range(8)],
+    "original_max_position_embeddings": 32,
+    "rope_theta": 10000.0,
+}
+
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "llama": ("Llama", {}),
+    "llama with every bias": ("Llama", {"attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True}),
+    "llama 3 rope": ("Llama", {"rope_parameters": LLAMA3, "num_key_value_heads": 4}),
+    "llama linear rope": ("Llama", {"rope_parameters": {"rope_type": "linear", "factor": 2.0, "rope_theta": 5e5}}),
+    "llama longrope": ("Llama", {"rope_parameters": LONGROPE}),
+    "llama with wide heads and gelu": ("Llama", {"head_dim": 24, "hidden_act": "gelu_pytorch_tanh"}),
+    "mistral with a window": ("Mistral", {"sliding_window": 8}),
+    "mistral without a window": ("Mistral", {"sliding_window": None, "num_key_value_heads": 1}),
+    "qwen2 tied": ("Qwen2", {"tie_word_embeddings": True}),
+    "qwen2 with windows and yarn": (
+        "Qwen2",
+        {"use_sliding_window": True, "sliding_window": 8, "max_window_layers": 1, "rope_parameters": YARN},
+    ),
+    "qwen3": ("Qwen3", {"head_dim": 32}),
+    "qwen3 with mixed layers and biases": (
+        "Qwen3",
+        {
+            "head_dim": 16,
+            "attention_bias": True,
+            "use_sliding_window": True,
+            "sliding_window": 8,
+            "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+            "rope_parameters": {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 10000.0},
+        },
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Written:
+    """A checkpoint on disk, and transformers' logits of one sequence."""
+
+    path: Path
+    tokens: tuple[int, ...]
+    logits: NDArray[np.float32]
+
+
+def write(kind: str, settings: Mapping[str, Any], path: Path) -> Written:
+    """Make a checkpoint with random weights, biases and norms, save it, and run it."""
+    import torch
+    import transformers
+
+    config = getattr(transformers, f"{kind}Config")(
+        **{
+            "vocab_size": 160,
+            "hidden_size": 64,
+            "intermediate_size": 88,
+            "num_hidden_layers": 3,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 2,
+            "max_position_embeddings": 128,
+            "initializer_range": 0.1,
+            "bos_token_id": 1,
+            "eos_token_id": 2,
+            "attn_implementation": "eager",
+            **settings,
+        }
+    )
+    torch.manual_seed(0)
+    model = getattr(transformers, f"{kind}ForCausalLM")(config).eval().float()
+    tokens = tuple(int(token) for token in np.random.default_rng(1).integers(0, 160, TOKENS))
+    with torch.inference_mode():
+        for name, parameter in model.named_parameters():
+            if name.endswith("bias") or "norm" in name:
+                parameter.add_(torch.randn(parameter.shape) * 0.2)
+        logits = model(torch.tensor([tokens])).logits[0].numpy()
+    model.save_pretrained(path)
+    return Written(path, tokens, logits)
+
+
+@pytest.fixture(scope="module", params=CASES)
+def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Written:
+    """A checkpoint of each case."""
+    kind, settings = CASES[request.param]
+    return write(kind, settings, tmp_path_factory.mktemp("checkpoint"))
+
+
+def run(path: Path, session: Session[Any], tokens: tuple[int, ...]) -> NDArray[np.float32]:
+    """Logits of every token: most of them as a chunk, the rest as rows."""
+    checkpoint, family = FolderCheckpoint(path), LlamaFamily()
+    geometry = family.geometry(checkpoint.config)
+    decoder = load_decoder(family, checkpoint.config, checkpoint, session.packer)
+    plan = plan_memory(geometry, session, lanes=1, budget=1 << 28)
+    runner = Runner(decoder, session, geometry, lanes=1, pages=plan.pages, identity="tiny")
+    slot, cut = runner.acquire(), len(tokens) - 5
+    assert slot is not None
+    logits: list[NDArray[np.float32]] = []
+    for segment in (
+        Segment(slot, tokens[:cut], 0, want="all", kind="chunk"),
+        Segment(slot, tokens[cut:], cut, want="all", kind="rows"),
+    ):
+        output = runner.forward([segment])
+        logits.append(runner.logits(output, range(output.rows)))
+        runner.commit(slot, segment.start + len(segment.tokens))
+    return np.concatenate(logits)
+
+
+def test_logits_agree_with_transformers(written: Written, each_session: Session[Any]) -> None:
+    """Every position, in float32, to 1e-4."""
+    got = run(written.path, each_session, written.tokens)
+    assert written.logits.std() > 0.1
+    np.testing.assert_allclose(got, written.logits, rtol=0, atol=ATOL)
+
+
+def test_a_config_in_the_old_spelling_computes_the_same(tmp_path: Path) -> None:
+    """`rope_theta` and `rope_scaling` at the top, as checkpoints have them that transformers 4 wrote."""
+    made = write("Llama", {"rope_parameters": LLAMA3}, tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    rule = config.pop("rope_parameters")
+    config["rope_theta"] = rule.pop("rope_theta")
+    config["rope_scaling"] = rule
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    reference = ReferenceBackend().open(BackendSettings(dtype="float32"))
+    np.testing.assert_allclose(run(tmp_path, reference, made.tokens), made.logits, rtol=0, atol=ATOL)
