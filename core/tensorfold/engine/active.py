@@ -1,0 +1,137 @@
+"""A job while it runs: its choices, its stream, and what is counted for its last event."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tensorfold.engine.events import LocalStream
+from tensorfold.engine.job import Job
+from tensorfold.engine.sequence import Sequence
+from tensorfold.ir import Event, Finished, Timings, Usage
+
+__all__ = ["ActiveRequest", "Entry"]
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """One choice's place in the schedule."""
+
+    active: ActiveRequest
+    sequence: Sequence
+    id: str
+    """Unique in this engine."""
+    slot: int | None = None
+    """The Runner's slot; None: it waits."""
+    chunk: int = 0
+    """Chunks of the prompt that are in its states (or, while it waits, in those kept for it)."""
+    passed_over: int = 0
+    """Chunks given to others since its own last one."""
+    admitted: float = 0.0
+    """When it got its slot, in monotonic seconds."""
+
+    @property
+    def prompt_done(self) -> bool:
+        """Whether all of the prompt is computed."""
+        return self.chunk == len(self.sequence.job.chunks)
+
+    @property
+    def computed(self) -> int:
+        """Prompt tokens in its states."""
+        return self.sequence.job.chunks[self.chunk - 1].end if self.chunk else 0
+
+    @property
+    def prompt_left(self) -> int:
+        """Prompt tokens still to compute."""
+        return len(self.sequence.job.ids) - self.computed
+
+    @property
+    def priority(self) -> Literal["foreground", "background"]:
+        """The request's."""
+        return self.active.job.request.priority
+
+
+class ActiveRequest:
+    """One request in the engine."""
+
+    def __init__(self, number: int, job: Job, stream: LocalStream, arrived: float) -> None:
+        """`number` is the request's own in this engine; `arrived` is in monotonic seconds.
+
+        Raises:
+            Exception: what the family's parser or a drafter raises; the request cannot be run then.
+        """
+        self.job = job
+        self.arrived = arrived
+        self.ended = False
+        """Its last event is posted."""
+        self.entries = tuple(
+            Entry(self, Sequence(job, choice), f"{number}.{choice}:{job.request.id}") for choice in range(job.choices)
+        )
+        self.sleeping = list(self.entries[1:])
+        """Choices that share the first one's prompt and wait until it is computed."""
+        self._stream = stream
+        self._began: float | None = None
+        self._first_token: float | None = None
+        self._reached = 0
+
+    @property
+    def stream(self) -> LocalStream:
+        """Where its events go."""
+        return self._stream
+
+    def post(self, *events: Event) -> None:
+        """Send events with this round's other ones."""
+        for event in events:
+            self._stream.post(event)
+
+    def reached(self, computed: int) -> bool:
+        """So much of the prompt is computed; False when it was so before (a prompt that is computed again)."""
+        further = computed > self._reached
+        self._reached = max(self._reached, computed)
+        return further
+
+    # ---- times ---------------------------------------------------------------------------------------------
+
+    def begin(self, now: float) -> bool:
+        """Its first chunk is about to run; False if that was so before."""
+        if self._began is not None:
+            return False
+        self._began = now
+        return True
+
+    def since_begin(self, now: float) -> float:
+        """Seconds since its first chunk began."""
+        return 0.0 if self._began is None else now - self._began
+
+    def first_token(self, now: float) -> None:
+        """A token was kept."""
+        if self._first_token is None:
+            self._first_token = now
+
+    def timings(self, now: float) -> Timings:
+        """Where the time went, up to now."""
+        began = now if self._began is None else self._began
+        first = now if self._first_token is None else self._first_token
+        return Timings(queued=began - self.arrived, prefill=first - began, decode=now - first)
+
+    # ---- the end -------------------------------------------------------------------------------------------
+
+    @property
+    def stopped(self) -> bool:
+        """Whether every choice has stopped."""
+        return all(entry.sequence.stopped is not None for entry in self.entries)
+
+    def usage(self) -> Usage:
+        """Tokens counted over all choices."""
+        sequences = [entry.sequence for entry in self.entries]
+        return Usage(
+            prompt_tokens=len(self.job.ids),
+            completion_tokens=sum(each.count for each in sequences),
+            reasoning_tokens=sum(each.reasoning_tokens for each in sequences),
+            drafted_tokens=sum(each.drafted for each in sequences),
+            accepted_tokens=sum(each.accepted for each in sequences),
+        )
+
+    def finished(self, now: float) -> Finished:
+        """The last event."""
+        return Finished(self.usage(), self.timings(now), tuple(entry.sequence.sha for entry in self.entries))

@@ -1,0 +1,162 @@
+"""From a request to a job, and every refusal that needs the model: window, vocabulary, capability."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Protocol, TypeAlias
+
+from tensorfold.chat.plain import PlainParser
+from tensorfold.contracts.chat import ChatFormat, ReplyParser, Tokenizer
+from tensorfold.contracts.engine import PreparedPrompt
+from tensorfold.contracts.family import Geometry
+from tensorfold.contracts.gates import Gate
+from tensorfold.engine.drafts import Drafting
+from tensorfold.engine.gates import GateSet, MinTokens
+from tensorfold.engine.job import Job
+from tensorfold.engine.keys import sampling_key
+from tensorfold.engine.limits import reply_limit
+from tensorfold.engine.plan import chunk_plan
+from tensorfold.engine.rules import sampling_rule
+from tensorfold.engine.settings import EngineSettings
+from tensorfold.errors import InvalidRequest, Unsupported
+from tensorfold.ir import Chat, Prompt, Request
+
+__all__ = ["Admission", "GateMaker", "PromptSource", "no_gates"]
+
+TAIL = 1024
+"""Characters of the rendered prompt that a reply parser is shown."""
+
+GateMaker: TypeAlias = Callable[[Request, PreparedPrompt], Iterable[Gate]]
+"""Makes the gates that a request asks for, in their order."""
+
+
+def no_gates(request: Request, prompt: PreparedPrompt) -> Iterable[Gate]:
+    """No request asks for any."""
+    return ()
+
+
+class PromptSource(Protocol):
+    """Renders and tokenizes. Used by several threads."""
+
+    def prepare(self, prompt: Prompt) -> PreparedPrompt:
+        """The prompt as the engine will run it.
+
+        Raises:
+            RequestError: the template refuses it.
+        """
+        ...
+
+
+class Admission:
+    """Checks and prepares requests; runs on the front pool's threads, and keeps nothing."""
+
+    def __init__(
+        self,
+        *,
+        prompts: PromptSource,
+        tokenizer: Tokenizer,
+        chat: ChatFormat,
+        geometry: Geometry,
+        window: int,
+        chunk: int,
+        settings: EngineSettings,
+        drafting: Drafting | None,
+        gates: GateMaker,
+    ) -> None:
+        """`window` is the effective one; `chunk` is the step of the chunk plan."""
+        self._prompts = prompts
+        self._tokenizer = tokenizer
+        self._chat = chat
+        self._geometry = geometry
+        self._window = window
+        self._chunk = chunk
+        self._settings = settings
+        self._drafting = drafting
+        self._gates = gates
+
+    def prepare(self, request: Request) -> PreparedPrompt:
+        """The prompt, every id of which exists.
+
+        Raises:
+            RequestError: the template refuses it, or it holds an id past the vocabulary, or no token at all.
+        """
+        prepared = self._prompts.prepare(request.prompt)
+        self._check_ids(prepared.ids, "the prompt", _prompt_param(request))
+        if not prepared.ids:
+            raise InvalidRequest(
+                "the prompt has no tokens, and a reply needs one to follow", param=_prompt_param(request)
+            )
+        return prepared
+
+    def job(self, request: Request) -> Job:
+        """The request as the engine runs it.
+
+        Raises:
+            RequestError: it can never be run here.
+        """
+        self._check_capabilities(request)
+        limits = request.limits
+        self._check_ids(limits.stop_token_ids, "stop_token_ids", "stop_token_ids")
+        self._check_ids((token for token, _ in request.sampling.logit_bias), "logit_bias", "logit_bias")
+        prepared = self.prepare(request)
+        ends = frozenset[int]() if limits.ignore_eos else self._geometry.stop_ids
+        settings = self._settings
+        return Job(
+            request=request,
+            ids=prepared.ids,
+            chunks=chunk_plan(prepared.ids, self._chunk),
+            vocabulary=self._geometry.vocabulary,
+            rule=sampling_rule(request.sampling, settings.sampling, self._geometry.sampling),
+            key=sampling_key(request.sampling.seed, prepared.ids, settings.seed_salt),
+            limit=reply_limit(
+                limits,
+                prompt=len(prepared.ids),
+                window=self._window,
+                default=settings.max_tokens,
+                param=_prompt_param(request),
+            ),
+            ends=ends,
+            stop_ids=frozenset(limits.stop_token_ids),
+            spelled=self._geometry.stop_ids if limits.ignore_eos else frozenset(),
+            gates=GateSet((*self._gates(request, prepared), *self._least(request, ends))),
+            tokenizer=self._tokenizer,
+            parser=self._parser(request, prepared),
+            drafting=self._drafting if request.draft else None,
+        )
+
+    def _least(self, request: Request, ends: frozenset[int]) -> Iterable[Gate]:
+        """The gate that keeps end tokens back, if any is wanted."""
+        masked = {token for token in (*ends, *request.limits.stop_token_ids) if token < self._geometry.vocabulary}
+        if masked and request.limits.min_tokens:
+            yield MinTokens(masked, request.limits.min_tokens, self._geometry.vocabulary)
+
+    def _parser(self, request: Request, prepared: PreparedPrompt) -> Callable[[], ReplyParser]:
+        if not isinstance(request.prompt, Chat):
+            return PlainParser
+        tail = (prepared.text or "")[-TAIL:]
+        return lambda: self._chat.parser(request, tail)
+
+    def _check_ids(self, ids: Iterable[int], what: str, param: str) -> None:
+        vocabulary = self._geometry.vocabulary
+        unknown = next((token for token in ids if not 0 <= token < vocabulary), None)
+        if unknown is not None:
+            raise InvalidRequest(
+                f"{what} holds token id {unknown}, and this model's ids go from 0 to {vocabulary - 1}", param=param
+            )
+
+    @staticmethod
+    def _check_capabilities(request: Request) -> None:
+        """What this engine cannot honour is refused, never ignored."""
+        if request.grammar is not None:
+            raise Unsupported("structured output is not served", param="response_format")
+        if request.tool_choice.mode == "required":
+            raise Unsupported("a tool choice that forces a call is not served", param="tool_choice")
+        if request.limits.thinking_budget is not None:
+            raise Unsupported("a thinking budget is not served", param="thinking_budget")
+        if request.echo:
+            raise Unsupported("echo is not served: the prompt is not repeated in the reply", param="echo")
+
+
+def _prompt_param(request: Request) -> str:
+    """The field that holds the prompt."""
+    return "messages" if isinstance(request.prompt, Chat) else "prompt"

@@ -1,0 +1,71 @@
+"""A request as the engine runs it: all that decides the bits of its replies, and nothing that changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tensorfold.contracts.chat import ReplyParser, Tokenizer
+from tensorfold.contracts.sampling import SamplingRule
+from tensorfold.engine.detokenize import Detokenizer
+from tensorfold.engine.drafts import Drafting
+from tensorfold.engine.gates import GateSet
+from tensorfold.engine.keys import call_id, choice_key
+from tensorfold.engine.limits import ReplyLimit
+from tensorfold.engine.plan import Chunk
+from tensorfold.engine.reply import ReplyText
+from tensorfold.engine.stops import StopScanner
+from tensorfold.ir import Request
+
+__all__ = ["Job"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Job:
+    """One admitted request."""
+
+    request: Request
+    ids: tuple[int, ...]
+    """The prompt."""
+    chunks: tuple[Chunk, ...]
+    """How the prompt is computed, whenever it is."""
+    vocabulary: int
+    """Ids from 0 to vocabulary - 1 exist."""
+    rule: SamplingRule
+    key: int
+    """Choice 0's sampling key."""
+    limit: ReplyLimit
+    """Of each choice."""
+    ends: frozenset[int]
+    """The model's end tokens, unless the request turns them off."""
+    stop_ids: frozenset[int]
+    """The caller's stop tokens."""
+    spelled: frozenset[int]
+    """Control tokens that appear in the text as they are spelled."""
+    gates: GateSet
+    tokenizer: Tokenizer
+    parser: Callable[[], ReplyParser]
+    """Makes a fresh parser for a choice."""
+    drafting: Drafting | None
+    """None: one token a round."""
+
+    @property
+    def choices(self) -> int:
+        """How many replies."""
+        return self.request.choices
+
+    def choice_key(self, choice: int) -> int:
+        """The sampling key of one choice."""
+        return choice_key(self.key, choice)
+
+    def reply_text(self, choice: int) -> ReplyText:
+        """A fresh text side for a choice."""
+        limits = self.request.limits
+        key = self.choice_key(choice)
+        return ReplyText(
+            choice,
+            Detokenizer(self.tokenizer, self.spelled),
+            StopScanner(limits.stop, keep=limits.include_stop_str),
+            self.parser(),
+            lambda index: call_id(self.ids, key, index),
+        )

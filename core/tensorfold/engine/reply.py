@@ -1,0 +1,95 @@
+"""One reply's tokens on their way to events: characters, stop strings, log-probabilities, the family's parser."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from tensorfold.contracts.chat import CallPiece, ReplyParser, ReplyPiece, TextPiece, ThinkingPiece
+from tensorfold.engine.detokenize import Detokenizer
+from tensorfold.engine.stops import StopScanner
+from tensorfold.ir import Event, TextDelta, ThinkingDelta, TokenInfo, ToolCallDelta
+
+__all__ = ["ReplyText"]
+
+
+class ReplyText:
+    """The text side of one choice; a function of the tokens fed, one after the other."""
+
+    def __init__(
+        self,
+        choice: int,
+        detokenizer: Detokenizer,
+        stops: StopScanner,
+        parser: ReplyParser,
+        call_id: Callable[[int], str],
+    ) -> None:
+        """`call_id` names a call by its index."""
+        self.reasoning_tokens = 0
+        """Tokens that began or ended inside the reasoning, its markers included."""
+        self.calls = 0
+        """Tool calls begun."""
+        self._choice = choice
+        self._detokenizer = detokenizer
+        self._stops = stops
+        self._parser = parser
+        self._call_id = call_id
+        self._decoded = 0
+        """Characters decoded."""
+        self._released = 0
+        """Of those, the ones that have left the stop scanner."""
+        self._infos: deque[tuple[int, TokenInfo]] = deque()
+        """Tokens whose text has not left yet, each with the number of the first character it has a part in."""
+
+    def feed(self, token: int, info: TokenInfo | None) -> tuple[list[Event], str | None]:
+        """One more token (with its log-probability, if asked for): what there is to send, and the stop string met."""
+        thinking = self._parser.thinking
+        if info is not None and self._detokenizer.visible(token):
+            self._infos.append((self._decoded, info))
+        text = self._detokenizer.feed(token)
+        self._decoded += len(text)
+        scan = self._stops.feed(text)
+        events = self._release(scan.text)
+        self.reasoning_tokens += thinking or self._parser.thinking
+        return events, scan.matched
+
+    def count(self) -> None:
+        """One more token that adds no text: an end token."""
+        self.reasoning_tokens += self._parser.thinking
+
+    def finish(self, *, matched: bool) -> list[Event]:
+        """The reply has ended; what is held back belongs to it unless a stop string `matched`."""
+        events: list[Event] = []
+        if not matched:
+            tail = self._detokenizer.finish()
+            self._decoded += len(tail)
+            text = self._stops.finish() + tail
+            tokens = tuple(info for _, info in self._infos)
+            self._infos.clear()
+            if text or tokens:
+                events += self._events(self._parser.feed(text, tokens))
+        return events + self._events(self._parser.finish())
+
+    def _release(self, text: str) -> list[Event]:
+        if not text:
+            return []
+        self._released += len(text)
+        tokens: list[TokenInfo] = []
+        while self._infos and self._infos[0][0] < self._released:
+            tokens.append(self._infos.popleft()[1])
+        return self._events(self._parser.feed(text, tuple(tokens)))
+
+    def _events(self, pieces: Sequence[ReplyPiece]) -> list[Event]:
+        return [self._event(piece) for piece in pieces]
+
+    def _event(self, piece: ReplyPiece) -> Event:
+        match piece:
+            case TextPiece(text, tokens):
+                return TextDelta(self._choice, text, tokens)
+            case ThinkingPiece(text, tokens):
+                return ThinkingDelta(self._choice, text, tokens)
+            case CallPiece(index, name, arguments):
+                if name is not None:
+                    self.calls += 1
+                named = None if name is None else self._call_id(index)
+                return ToolCallDelta(self._choice, index, named, name, arguments)

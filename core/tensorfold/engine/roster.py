@@ -1,0 +1,109 @@
+"""The requests in the engine, and the ways in which one ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import structlog
+
+from tensorfold.engine.active import ActiveRequest
+from tensorfold.engine.scheduler import Scheduler
+from tensorfold.errors import GenerationFailed, OutOfPages, RequestError
+from tensorfold.ir import Failed
+
+__all__ = ["Roster", "Totals"]
+
+
+@dataclass(slots=True)
+class Totals:
+    """Counts since the start. Written by the engine thread, read by anybody."""
+
+    requests: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    drafted: int = 0
+    accepted: int = 0
+    rounds: int = 0
+    chunks: int = 0
+    failures: int = 0
+    prefill_seconds: float = 0.0
+    decode_seconds: float = 0.0
+
+
+class Roster:
+    """All requests that have not ended. Every request leaves through exactly one of `finish`, `fail` and `abort`."""
+
+    def __init__(self, scheduler: Scheduler, totals: Totals, clock: Callable[[], float]) -> None:
+        self._scheduler = scheduler
+        self._totals = totals
+        self._clock = clock
+        self._active: dict[ActiveRequest, None] = {}
+
+    @property
+    def active(self) -> tuple[ActiveRequest, ...]:
+        """In the order in which they came."""
+        return tuple(self._active)
+
+    def enter(self, active: ActiveRequest) -> None:
+        """A request was taken from the inbox."""
+        self._active[active] = None
+        self._totals.requests += 1
+        self._scheduler.add(active)
+
+    def finish(self, active: ActiveRequest) -> None:
+        """Every choice has stopped."""
+        finished = active.finished(self._clock())
+        self._leave(active)
+        self._totals.prompt_tokens += finished.usage.prompt_tokens
+        self._totals.drafted += finished.usage.drafted_tokens
+        self._totals.accepted += finished.usage.accepted_tokens
+        self._totals.prefill_seconds += finished.timings.prefill
+        self._totals.decode_seconds += finished.timings.decode
+        active.post(finished)
+
+    def fail(self, active: ActiveRequest, error: Exception, doing: str) -> None:
+        """The request cannot go on; others do. An error that is not meant for the caller is logged, not told."""
+        if active.ended:
+            return
+        self._totals.failures += 1
+        if isinstance(error, RequestError):
+            structlog.get_logger().warning(
+                "a request failed", request=active.job.request.id, doing=doing, reason=error.message
+            )
+        else:
+            structlog.get_logger().error("a request failed", request=active.job.request.id, doing=doing, exc_info=error)
+            error = GenerationFailed(f"the engine failed this request while {doing} ({type(error).__name__})")
+        self._leave(active)
+        active.post(Failed.of(error))
+
+    @contextmanager
+    def guarded(self, doing: str, actives: Iterable[ActiveRequest]) -> Generator[None, None, None]:
+        """What goes wrong inside, in a model, a backend or a plugin, ends these requests and nothing else.
+
+        Raises:
+            OutOfPages: nothing has gone wrong; room has to be made.
+        """
+        try:
+            yield
+        except OutOfPages:
+            raise
+        except Exception as error:  # noqa: BLE001 (a plugin may raise anything; `fail` logs it)
+            for active in actives:
+                self.fail(active, error, doing)
+
+    def abort(self, active: ActiveRequest) -> None:
+        """Nobody waits for the rest."""
+        with self.guarded("ending its text", [active]):
+            for entry in active.entries:
+                if entry.sequence.stopped is None:
+                    active.post(*entry.sequence.stop("abort"))
+        if not active.ended:
+            self.finish(active)
+
+    def _leave(self, active: ActiveRequest) -> None:
+        active.ended = True
+        self._active.pop(active, None)
+        for entry in active.entries:
+            self._scheduler.remove(entry)

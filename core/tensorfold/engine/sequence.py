@@ -1,0 +1,283 @@
+"""One reply: the window of rows that it offers to a step, and the one walk that accepts what was drawn.
+
+A sequence knows tokens alone: not its slot, not its neighbours, not the Runner.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from tensorfold.contracts.sampling import Draw, Drawn
+from tensorfold.engine.drafts import Drafter
+from tensorfold.engine.gates import GateStates, Verdict
+from tensorfold.engine.job import Job
+from tensorfold.engine.keys import token_sha
+from tensorfold.engine.reply import ReplyText
+from tensorfold.errors import GenerationFailed
+from tensorfold.ir import Event, Stopped, StopReason, TokenInfo
+
+__all__ = ["Sequence", "Window"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Window:
+    """What a sequence wants computed: rows in order, each with the draw that is made if all guesses before it hold."""
+
+    tokens: tuple[int, ...]
+    """To be run: the last token kept, then the guesses. Empty when the draw is from the prompt's last row."""
+    start: int
+    """Position of the first of them."""
+    draws: tuple[Draw, ...]
+    """One a row; `row` counts from the window's first."""
+    states: tuple[GateStates, ...]
+    """The gates' states before each draw."""
+    guesses: tuple[int, ...]
+    """What each draw but the last is guessed to give."""
+    drafted: tuple[bool, ...]
+    """Whether each guess came from a drafter, and not from a gate or an earlier run."""
+
+
+class Sequence:
+    """One choice of a job, from its first token to its last."""
+
+    def __init__(self, job: Job, choice: int) -> None:
+        self.job = job
+        self.choice = choice
+        self.stopped: Stopped | None = None
+        """Set with the last token."""
+        self.drafted = 0
+        """Guesses of a drafter that were verified."""
+        self.accepted = 0
+        """Of those, the ones kept."""
+        self._key = job.choice_key(choice)
+        self._expected: tuple[int, ...] = ()
+        """Kept before a restart."""
+        self._begin()
+
+    def _begin(self) -> None:
+        """The state before the first token, with every part fresh."""
+        self.tokens: list[int] = []
+        """The reply so far; all but the last one are in the Runner's states."""
+        self._states: GateStates = self.job.gates.start
+        self._text: ReplyText = self.job.reply_text(self.choice)
+        self._counts: Counter[int] = Counter(self.job.ids) if self.job.rule.penalizes else Counter()
+        drafting = self.job.drafting
+        self._drafter: Drafter | None = None if drafting is None else drafting.begin(self.job.ids)
+
+    def restart(self) -> None:
+        """Its states are lost: it will be computed again from its prompt.
+
+        Tokens that were kept before are expected again, compared, and not sent twice.
+        """
+        if len(self.tokens) > len(self._expected):
+            self._expected = tuple(self.tokens)
+        self._begin()
+
+    # ---- what it holds -------------------------------------------------------------------------------------
+
+    @property
+    def replaying(self) -> bool:
+        """Whether the next token was already sent."""
+        return len(self.tokens) < len(self._expected)
+
+    @property
+    def position(self) -> int:
+        """Where the next token stands, counted from the prompt's first."""
+        return len(self.job.ids) + len(self.tokens)
+
+    @property
+    def left(self) -> int:
+        """The most tokens that may still come."""
+        return self.job.limit.tokens - len(self.tokens)
+
+    @property
+    def sent(self) -> tuple[int, ...]:
+        """Every token that counts, those included that a replay has not reached yet."""
+        return self._expected if self.replaying else tuple(self.tokens)
+
+    @property
+    def count(self) -> int:
+        """How many those are."""
+        return max(len(self.tokens), len(self._expected))
+
+    @property
+    def reasoning_tokens(self) -> int:
+        """Of the tokens so far."""
+        return self._text.reasoning_tokens
+
+    @property
+    def sha(self) -> str:
+        """Hash of the reply's ids."""
+        return token_sha(self.sent)
+
+    # ---- offering ------------------------------------------------------------------------------------------
+
+    def first_window(self) -> Window:
+        """The draw from the prompt's last row.
+
+        Raises:
+            GenerationFailed: the gates allow no token here.
+        """
+        return self._window((), 1)
+
+    def next_window(self, rows: int) -> Window:
+        """The last token and up to `rows - 1` guesses.
+
+        Raises:
+            GenerationFailed: the gates allow no token here.
+        """
+        serial = not (self.job.request.draft or self.replaying)
+        return self._window((self.tokens[-1],), 1 if serial else min(rows, self.left))
+
+    def _window(self, pending: tuple[int, ...], rows: int) -> Window:
+        verdict = self.job.gates.verdict(self._states)
+        if verdict.dead:
+            raise GenerationFailed(
+                f"no token may follow token {len(self.tokens)} of the reply: the request's constraints allow none"
+            )
+        counts: Mapping[int, int] = self._counts
+        draws = [self._draw(0, verdict, counts)]
+        states = [self._states]
+        guesses = _Guesses(self._proposals(rows - 1) if rows > 1 else (), self.replaying)
+        while len(draws) < rows:
+            guess = guesses.next(verdict, self.job.vocabulary)
+            if guess is None or guess in self.job.ends:
+                break
+            after = self.job.gates.advance(states[-1], guess)
+            verdict = self.job.gates.verdict(after)
+            if verdict.dead:
+                break
+            if self.job.rule.penalizes:
+                counts = Counter(counts)
+                counts[guess] += 1
+            guesses.keep(guess)
+            states.append(after)
+            draws.append(self._draw(len(draws), verdict, counts))
+        return Window(
+            tokens=(*pending, *guesses.kept),
+            start=self.position - len(pending),
+            draws=tuple(draws),
+            states=tuple(states),
+            guesses=tuple(guesses.kept),
+            drafted=tuple(guesses.drafted),
+        )
+
+    def _proposals(self, most: int) -> tuple[int, ...]:
+        """Guesses for the next tokens: those that an earlier run kept, else the drafter's."""
+        if self.replaying:
+            return self._expected[len(self.tokens) : len(self.tokens) + most]
+        return () if self._drafter is None else tuple(self._drafter.propose(most))
+
+    def _draw(self, row: int, verdict: Verdict, counts: Mapping[int, int]) -> Draw:
+        return Draw(
+            row=row,
+            key=self._key,
+            position=self.position + row,
+            rule=self.job.rule,
+            allowed=verdict.allowed,
+            forced=verdict.forced,
+            counts=counts,
+            logprobs=self.job.request.logprobs,
+        )
+
+    # ---- accepting -----------------------------------------------------------------------------------------
+
+    def accept(self, window: Window, drawn: Iterable[Drawn]) -> Iterator[Event]:
+        """Keep tokens while each next guess is what was drawn; the last one kept may end the reply.
+
+        Gives what there is to send, and has to be read to its end; `position` then says how far it went.
+
+        Raises:
+            GenerationFailed: nothing could be drawn, or a replay does not give what was sent.
+        """
+        self.drafted += sum(window.drafted)
+        for row, each in enumerate(drawn):
+            right = row < len(window.guesses) and window.guesses[row] == each.token
+            yield from self._append(each, window.states[row], window.states[row + 1] if right else None)
+            self.accepted += right and window.drafted[row]
+            if self.stopped is not None or not right:
+                return
+
+    def _append(self, drawn: Drawn, before: GateStates, after: GateStates | None) -> list[Event]:
+        """One token more, with all that looks at tokens; `after` is the gates' next state if it is known."""
+        number, token = len(self.tokens), drawn.token
+        if drawn.problem is not None:
+            raise GenerationFailed(f"token {number + 1} of the reply cannot be drawn: {drawn.problem}")
+        sent = self.replaying
+        if sent and token != self._expected[number]:
+            raise GenerationFailed(
+                f"a resumed reply differs from what was sent: token {number + 1} was {self._expected[number]}"
+                f" and is now {token}"
+            )
+        self.tokens.append(token)
+        self._states = self.job.gates.advance(before, token) if after is None else after
+        if self.job.rule.penalizes:
+            self._counts[token] += 1
+        if self._drafter is not None:
+            self._drafter.extend(token)
+        events = self._read(token, self._info(drawn))
+        return [] if sent else events
+
+    def _read(self, token: int, info: TokenInfo | None) -> list[Event]:
+        """The token as text, and whether it ends the reply: as end token, stop token, stop string or by the limit."""
+        if token in self.job.ends:
+            self._text.count()
+            return self.stop("end")
+        stops = token in self.job.stop_ids
+        if stops and not self.job.request.limits.include_stop_str:
+            self._text.count()
+            return self.stop("stop")
+        events, matched = self._text.feed(token, info)
+        if stops or matched is not None:
+            return [*events, *self.stop("stop", matched)]
+        if self.left <= 0:
+            return [*events, *self.stop(self.job.limit.reason)]
+        return events
+
+    def _info(self, drawn: Drawn) -> TokenInfo | None:
+        """The token with its bytes, when log-probabilities were asked for."""
+        if self.job.request.logprobs is None:
+            return None
+        spelling = self.job.tokenizer.token_bytes
+        alternatives = tuple(msgspec.structs.replace(each, data=spelling(each.id)) for each in drawn.alternatives)
+        return TokenInfo(drawn.token, spelling(drawn.token), drawn.logprob, alternatives)
+
+    def stop(self, reason: StopReason, matched: str | None = None) -> list[Event]:
+        """End the reply: the text that was held back, unless a stop string `matched`, and `Stopped`."""
+        # Of a reply that is replayed, everything up to here was sent, and the rest is not there yet.
+        events = [] if self.replaying else self._text.finish(matched=matched is not None)
+        if reason == "end" and self._text.calls:
+            reason = "tool_calls"
+        self.stopped = Stopped(self.choice, reason, matched)
+        return [*events, self.stopped]
+
+
+class _Guesses:
+    """The guesses of one window: what a gate forces, else what was proposed, as long as both agree."""
+
+    def __init__(self, proposals: tuple[int, ...], replayed: bool) -> None:
+        self.kept: list[int] = []
+        self.drafted: list[bool] = []
+        self._proposals = proposals
+        self._replayed = replayed
+        self._forced = False
+
+    def next(self, verdict: Verdict, vocabulary: int) -> int | None:
+        """The next guess, or None when there is none that the gates permit."""
+        proposed = next(iter(self._proposals), None)
+        self._forced = verdict.forced is not None
+        guess = verdict.forced if self._forced else proposed
+        # Proposals behind a forced token that they did not foresee continue another text.
+        self._proposals = self._proposals[1:] if guess == proposed else ()
+        if guess is None or not 0 <= guess < vocabulary or not verdict.permits(guess):
+            return None
+        return guess
+
+    def keep(self, guess: int) -> None:
+        """The guess becomes part of the window."""
+        self.kept.append(guess)
+        self.drafted.append(not (self._forced or self._replayed))

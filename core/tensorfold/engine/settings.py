@@ -1,0 +1,39 @@
+"""What the server's configuration tells the engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tensorfold.ir import Sampling
+
+__all__ = ["EngineSettings"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSettings:
+    """Every value has a default that serves."""
+
+    window: int | None = None
+    """Prompt and reply together, in tokens; None: the checkpoint's own. Never more than the state memory holds."""
+    max_tokens: int = 4096
+    """The reply limit of requests that name none; cut to the room left in the window."""
+    sampling: Sampling = field(default_factory=Sampling)
+    """Defaults that go before the checkpoint's."""
+    seed_salt: int = 0
+    """Mixed into every key that is derived from a prompt; 0 leaves them as they are."""
+    decode_share: float = 0.25
+    """The part of each prompt chunk's time that running replies get as rounds; 0: whole prompts, then replies."""
+    growth: int = 2048
+    """Positions that a reply reserves ahead of itself beside others."""
+    rows: int = 64
+    """The most rows in one step of running replies, guesses included; each reply has at least one."""
+    round_limit: float = 120.0
+    """Seconds after which a round of replies that has not returned counts as stuck."""
+    chunk_limit: float = 900.0
+    """The same for a prompt's chunk."""
+    stop_limit: float = 5.0
+    """Seconds that `close` waits for the round in progress once everything is aborted."""
+    front_threads: int = 2
+    """Threads that render and tokenize."""
+    front_queue: int = 64
+    """Requests that may wait for one of them, or be worked on."""

@@ -1,0 +1,82 @@
+"""The real engine over the scripted backend, small enough for a unit test."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from tensorfold.chat.plain import PlainFormat
+from tensorfold.contracts.chat import ChatFormat
+from tensorfold.contracts.engine import Engine
+from tensorfold.contracts.policy import SchedulerPolicy
+from tensorfold.contracts.step import Step
+from tensorfold.engine.admission import GateMaker, no_gates
+from tensorfold.engine.drafts import Drafting
+from tensorfold.engine.engine import LocalEngine
+from tensorfold.engine.settings import EngineSettings
+from tensorfold.ir import Answer, Event, Request, fold
+from tensorfold.testing.scripted import Script, scripted_geometry, scripted_runner
+from tensorfold.testing.toy_tokenizer import ToyPrompts, ToyTokenizer
+
+__all__ = ["answer", "events", "running", "toy_engine"]
+
+
+def toy_engine(
+    scripts: Sequence[Script] = (),
+    *,
+    tokenizer: ToyTokenizer | None = None,
+    window: int = 4096,
+    lanes: int = 4,
+    chunk: int = 16,
+    positions: int | None = None,
+    on_step: Callable[[Step[Any]], None] | None = None,
+    settings: EngineSettings | None = None,
+    chat: ChatFormat | None = None,
+    policy: SchedulerPolicy | None = None,
+    drafting: Drafting | None = None,
+    gates: GateMaker = no_gates,
+    clock: Callable[[], float] = time.monotonic,
+) -> LocalEngine:
+    """An engine that is not yet started. `<end>` is the end token; `positions` are shared by all lanes."""
+    tokenizer = ToyTokenizer() if tokenizer is None else tokenizer
+    end = tokenizer.token_id("<end>")
+    geometry = scripted_geometry(
+        vocabulary=tokenizer.size, window=window, stop_ids=frozenset() if end is None else frozenset({end})
+    )
+    return LocalEngine(
+        scripted_runner(scripts, geometry, lanes=lanes, chunk=chunk, positions=positions, on_step=on_step),
+        prompts=ToyPrompts(tokenizer),
+        tokenizer=tokenizer,
+        chat=PlainFormat() if chat is None else chat,
+        settings=settings,
+        policy=policy,
+        drafting=drafting,
+        gates=gates,
+        clock=clock,
+    )
+
+
+@asynccontextmanager
+async def running(engine: LocalEngine) -> AsyncGenerator[LocalEngine, None]:
+    """The engine, started; closed at the end, and nothing of it is left behind."""
+    engine.start()
+    try:
+        yield engine
+    finally:
+        await engine.close(0)
+
+
+async def events(engine: Engine, request: Request) -> list[Event]:
+    """All events of a request, `Queued` first."""
+    return [event async for event in await engine.submit(request)]
+
+
+async def answer(engine: Engine, request: Request) -> Answer:
+    """The whole answer.
+
+    Raises:
+        RequestError: the request was refused or has failed.
+    """
+    return fold(await events(engine, request))

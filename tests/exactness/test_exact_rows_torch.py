@@ -1,0 +1,172 @@
+"""On torch a row's bits do not depend on its company, its history or the threads, at a real model's widths."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tensorfold.compute.memory import plan_memory
+from tensorfold.compute.runner import Runner
+from tensorfold.compute.weights import load_decoder
+from tensorfold.contracts.backend import BackendSettings, Session
+from tensorfold.contracts.family import Decoder
+from tensorfold.contracts.model_config import ModelConfig
+from tensorfold.contracts.step import Segment
+from tensorfold.testing.random_tensors import RandomTensors
+from tensorfold_backend_torch import TorchBackend
+from tensorfold_model_llama import LlamaFamily
+
+torch = pytest.importorskip("torch")
+
+HIDDEN, HEADS, KV_HEADS, WIDTH, INNER, LAYERS, VOCABULARY = 576, 9, 3, 64, 1536, 2, 1000
+CONFIG = ModelConfig(
+    {
+        "model_type": "llama",
+        "vocab_size": VOCABULARY,
+        "hidden_size": HIDDEN,
+        "intermediate_size": INNER,
+        "num_hidden_layers": LAYERS,
+        "num_attention_heads": HEADS,
+        "num_key_value_heads": KV_HEADS,
+        "max_position_embeddings": 1024,
+        "rope_theta": 100000.0,
+        "tie_word_embeddings": True,
+        "eos_token_id": 1,
+    },
+    {},
+    "config.json",
+)
+PROMPTS = (300, 129, 64, 40, 7, 1)
+"""Prompts that end within a page, on its border, and within the first."""
+REPLY = 13
+
+Logits = NDArray[np.float32]
+
+
+def tensors() -> RandomTensors:
+    """SmolLM2-135M's widths, two layers deep."""
+    shapes: dict[str, tuple[int, ...]] = {
+        "model.embed_tokens.weight": (VOCABULARY, HIDDEN),
+        "model.norm.weight": (HIDDEN,),
+    }
+    for layer in range(LAYERS):
+        prefix = f"model.layers.{layer}"
+        shapes |= {
+            f"{prefix}.input_layernorm.weight": (HIDDEN,),
+            f"{prefix}.post_attention_layernorm.weight": (HIDDEN,),
+            f"{prefix}.self_attn.q_proj.weight": (HEADS * WIDTH, HIDDEN),
+            f"{prefix}.self_attn.k_proj.weight": (KV_HEADS * WIDTH, HIDDEN),
+            f"{prefix}.self_attn.v_proj.weight": (KV_HEADS * WIDTH, HIDDEN),
+            f"{prefix}.self_attn.o_proj.weight": (HIDDEN, HEADS * WIDTH),
+            f"{prefix}.mlp.gate_proj.weight": (INNER, HIDDEN),
+            f"{prefix}.mlp.up_proj.weight": (INNER, HIDDEN),
+            f"{prefix}.mlp.down_proj.weight": (HIDDEN, INNER),
+        }
+    return RandomTensors(shapes)
+
+
+class Model:
+    """The model on a session, with a fresh runner for each way of running it."""
+
+    def __init__(self, dtype: str) -> None:
+        self.session: Session[Any] = TorchBackend().open(BackendSettings(device="cpu", dtype=dtype, threads=1))
+        self.geometry = LlamaFamily().geometry(CONFIG)
+        self.decoder: Decoder[Any] = load_decoder(LlamaFamily(), CONFIG, tensors(), self.session.packer)
+        self.serial = self.replies([[number] for number in range(len(PROMPTS))], 1)
+
+    def runner(self) -> Runner[Any]:
+        """A runner with a lane for every prompt."""
+        plan = plan_memory(self.geometry, self.session, lanes=len(PROMPTS), context=512, budget=1 << 28)
+        return Runner(
+            self.decoder, self.session, self.geometry, lanes=len(PROMPTS), pages=plan.pages, identity="widths"
+        )
+
+    def replies(self, companies: list[list[int]], rows: int, wrong: int = 0) -> list[Logits]:
+        """Each prompt's reply logits, `[REPLY, V]`.
+
+        Sequences of one company share every step, `rows` tokens each, with `wrong` more that are dropped.
+        """
+        runner = self.runner()
+        logits: list[Logits] = [np.empty((0, VOCABULARY), np.float32)] * len(PROMPTS)
+        for company in companies:
+            slots = {number: self._prefilled(runner, number) for number in company}
+            for done in range(0, REPLY, rows):
+                kept = min(rows, REPLY - done)
+                segments = [
+                    Segment(
+                        slots[number],
+                        (*_tokens(number)[PROMPTS[number] + done :][:kept], *_tokens(99)[:wrong]),
+                        PROMPTS[number] + done,
+                        want="all",
+                    )
+                    for number in company
+                ]
+                output = runner.forward(segments)
+                for number, (first, last) in zip(company, output.bounds, strict=True):
+                    got = runner.logits(output, range(first, last))[:kept]
+                    logits[number] = np.concatenate([logits[number], got])
+                for each in segments:
+                    runner.commit(each.slot, each.start + kept)
+            for slot in slots.values():
+                runner.release(slot)
+        return logits
+
+    @staticmethod
+    def _prefilled(runner: Runner[Any], number: int) -> int:
+        slot = runner.acquire()
+        assert slot is not None
+        runner.forward([Segment(slot, _tokens(number)[: PROMPTS[number]], 0, want="none", kind="chunk")])
+        runner.commit(slot, PROMPTS[number])
+        return slot
+
+
+def _tokens(number: int) -> tuple[int, ...]:
+    return tuple(int(token) for token in np.random.default_rng(number).integers(0, VOCABULARY, 512))
+
+
+@pytest.fixture(scope="module", params=["float32", "bfloat16"])
+def model(request: pytest.FixtureRequest) -> Iterator[Model]:
+    """In both types that a CPU computes in."""
+    made = Model(request.param)
+    yield made
+    made.session.close()
+
+
+def same(got: list[Logits], expected: list[Logits]) -> None:
+    """Bit for bit."""
+    for number, (one, other) in enumerate(zip(got, expected, strict=True)):
+        assert one.tobytes() == other.tobytes(), f"prompt {number} differs by {np.abs(one - other).max()}"
+
+
+EVERYBODY = list(range(len(PROMPTS)))
+
+
+def test_replies_in_company_are_replies_alone(model: Model) -> None:
+    """Six sequences in one step, in either order, and in companies of two and three."""
+    same(model.replies([EVERYBODY], 1), model.serial)
+    same(model.replies([EVERYBODY[::-1]], 1), model.serial)
+    same(model.replies([[4, 0], [1, 5], [3, 2]], 1), model.serial)
+    same(model.replies([[5, 0, 3], [2, 4, 1]], 1), model.serial)
+
+
+@pytest.mark.parametrize(("rows", "wrong"), [(2, 0), (3, 2), (5, 1), (8, 0), (13, 4)])
+def test_drafted_replies_are_serial_replies(model: Model, rows: int, wrong: int) -> None:
+    """Several rows of a sequence at once, with drafts that are dropped, alone and beside others."""
+    same(model.replies([[number] for number in EVERYBODY], rows, wrong), model.serial)
+    same(model.replies([EVERYBODY], rows, wrong), model.serial)
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_the_number_of_threads_changes_no_bit(model: Model, threads: int) -> None:
+    """Chunks and rows alike."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        got = model.replies([[0, 4]], 3)
+    finally:
+        torch.set_num_threads(before)
+    same([got[0], got[4]], [model.serial[0], model.serial[4]])
