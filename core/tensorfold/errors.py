@@ -7,6 +7,7 @@ TensorfoldError
 │   ├── PluginFailed             a plugin that was asked for cannot be loaded
 │   └── PluginConflict           two plugins claim one name or path
 ├── ConfigError                  a flag, variable or setting that cannot be used
+├── ClientError                  a server that our own client (chat, bench) talks to is not there, or refuses
 ├── CheckpointError              a model that cannot be served
 │   ├── CheckpointNotFound
 │   ├── CheckpointDamaged        truncated, corrupt or hostile files; names file and offset
@@ -20,6 +21,7 @@ TensorfoldError
     ├── Unsupported              400: a known field that this server cannot honour
     ├── ContextLengthExceeded    400: prompt and reply do not fit the window
     ├── Unauthorized             401
+    ├── Forbidden                403: a good credential that may not do this
     ├── NotFound                 404
     ├── MethodNotAllowed         405
     ├── PayloadTooLarge          413
@@ -38,9 +40,11 @@ __all__ = [
     "CheckpointError",
     "CheckpointNotFound",
     "CheckpointUnsupported",
+    "ClientError",
     "ConfigError",
     "ContextLengthExceeded",
     "DecodeError",
+    "Forbidden",
     "GenerationFailed",
     "InvalidRequest",
     "MethodNotAllowed",
@@ -91,6 +95,10 @@ class PluginConflict(PluginError):
 
 class ConfigError(TensorfoldError):
     """A flag, environment variable or setting has a value that cannot be used."""
+
+
+class ClientError(TensorfoldError):
+    """A server that `tensorfold chat` or `bench` talks to cannot be reached, breaks off, or answers with an error."""
 
 
 class CheckpointError(TensorfoldError):
@@ -175,6 +183,13 @@ class Unauthorized(RequestError):
 
     status = 401
     type = "authentication_error"
+
+
+class Forbidden(RequestError):
+    """The credential is good, and may not do this."""
+
+    status = 403
+    type = "permission_error"
 
 
 class NotFound(RequestError):

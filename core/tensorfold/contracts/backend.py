@@ -51,6 +51,9 @@ class BackendSettings:
     """None: the cores that this process may use."""
     checkpoint_dtype: str | None = None
     """What the checkpoint's weights are stored in, for the choice of a dtype."""
+    weights: str | None = None
+    """What becomes of matrices that the checkpoint stores as floats: `int8`, `int4`, or `exact` (they stay so, and
+    quantized ones are computed with floats); None or `auto`: what suits the backend."""
 
 
 @dataclass(frozen=True, slots=True)

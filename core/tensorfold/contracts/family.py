@@ -37,6 +37,7 @@ class Geometry:
     vocabulary: int
     """Rows of the output head; ids from 0 to vocabulary - 1 exist."""
     hidden: int
+    """Width of the rows that `Decoder.forward` gives; with several residual streams, of all of them."""
     layers: int
     """Decoder layers, for display."""
     window: int
@@ -47,7 +48,9 @@ class Geometry:
     """End tokens, from config and generation config together."""
     sampling: SamplingDefaults = SamplingDefaults()
     parameters: int = 0
-    """Number of weights; 0: not counted."""
+    """Number of weights, without those that only the draft head has; 0: not counted."""
+    draft_parameters: int = 0
+    """Number of weights that only the draft head has."""
     capabilities: frozenset[str] = frozenset()
     """What else the checkpoint can do: `tools`, `thinking`, `vision`."""
 

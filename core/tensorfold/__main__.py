@@ -1,0 +1,5 @@
+"""`python -m tensorfold`."""
+
+from tensorfold.cli import main
+
+main()

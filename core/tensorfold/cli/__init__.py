@@ -1,0 +1,29 @@
+"""The `tensorfold` program.
+
+| module | what it does |
+|---|---|
+| program | the commands, ours and the plugins'; errors as one line and an exit code |
+| early | what has to be known before plugins load: `--plugin`, `--dialect`, `--backend`, `--config` |
+| options | settings as flags |
+| serve, assemble, application, backends, startup | a server: its command, its wiring, what it says while it starts |
+| chat | a conversation in the terminal |
+| bench | a load generator |
+| listing, show_config | what is installed, what is configured |
+| client, sse, completion, keys | HTTP, event streams, replies and the key, for chat and bench |
+
+Nothing heavy is imported before a command that needs it runs: `tensorfold --help` must stay quick.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """The console script."""
+    from tensorfold.cli.program import run
+
+    sys.exit(run(sys.argv[1:], os.environ))

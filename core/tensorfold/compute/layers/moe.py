@@ -1,0 +1,86 @@
+"""A mixture of experts, alone or beside an expert that every row passes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic
+
+from tensorfold.compute.layers.block import Block
+from tensorfold.contracts.arrays import A
+from tensorfold.contracts.handles import Activation, Experts, Linear, Router
+from tensorfold.contracts.ops import Ops
+from tensorfold.contracts.step import Step
+from tensorfold.contracts.weights import Weights
+
+__all__ = ["Mixture", "mixture"]
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Mixture(Generic[A]):
+    """The chosen experts' outputs, weighed and summed, plus the shared expert's."""
+
+    gate: Linear
+    """Logits of the experts, and with `gated` one more behind them."""
+    router: Router
+    experts: Experts
+    bias: A | None = None
+    """`[experts]`, f32: added to the scores that choose, not to those that weigh."""
+    shared: Block[A] | None = None
+    gated: bool = False
+    """The shared expert's output is multiplied by the sigmoid of a logit of its own."""
+
+    def __call__(self, ops: Ops[A], step: Step[A], x: A) -> A:
+        """`[R, H]` to `[R, H]`."""
+        logits = ops.linear(x, self.gate)
+        opening: A | None = None
+        if self.gated:
+            logits, opening = ops.split(logits, (self.experts.count, 1))
+        ids, weights = ops.route(logits, self.router, self.bias)
+        chosen = ops.experts(x, ids, weights, self.experts)
+        if self.shared is None:
+            return chosen
+        shared = self.shared(ops, step, x)
+        if opening is not None:
+            shared = ops.sigmoid(opening) * shared
+        both: A = chosen + shared
+        return both
+
+
+def mixture(
+    weights: Weights[A],
+    prefix: str,
+    *,
+    hidden: int,
+    width: int,
+    count: int,
+    router: Router,
+    act: Activation,
+    limit: float | None = None,
+    up: tuple[str, ...] = ("gate_proj", "up_proj"),
+    bias: str | None = None,
+    shared: Block[A] | None = None,
+    shared_gate: str | None = None,
+) -> Mixture[A]:
+    """The block of modules `prefix.gate` and `prefix.experts`.
+
+    Args:
+        width: of one expert.
+        count: of experts.
+        limit: as in `Ops.glu`.
+        up: as in `Weights.experts`.
+        bias: the tensor under the prefix that holds the choosing bias (`gate.e_score_correction_bias`).
+        shared: the expert that every row passes.
+        shared_gate: the module under the prefix that gives the shared expert's logit.
+    """
+    names, sizes = [f"{prefix}.gate"], [count]
+    if shared_gate is not None:
+        names.append(f"{prefix}.{shared_gate}")
+        sizes.append(1)
+    return Mixture(
+        gate=weights.linear(*names, sizes=tuple(sizes), columns=hidden, bias=False),
+        router=router,
+        experts=weights.experts(f"{prefix}.experts", count, up=up, act=act, limit=limit, shape=(width, hidden)),
+        bias=None if bias is None else weights.vector(f"{prefix}.{bias}", shape=(count,)),
+        shared=shared,
+        gated=shared_gate is not None,
+    )

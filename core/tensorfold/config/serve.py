@@ -1,0 +1,189 @@
+"""The server's own settings, each declared once: the field, its default, its flag, its variable and its help."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal, TypeAlias, cast
+
+from tensorfold.config.sources import ConfigFile, Flags, Resolved, resolve, strangers
+from tensorfold.config.values import SettingValue
+from tensorfold.contracts.settings import PluginSettings, Setting, SettingsTable, SettingType
+from tensorfold.errors import ConfigError
+
+__all__ = ["LogFormat", "LogLevel", "ServeConfig", "core_table", "load_config"]
+
+LogFormat: TypeAlias = Literal["auto", "console", "json"]
+LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
+
+_ENDLESS = float("inf")
+_KEY = "tensorfold"
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """What a field's metadata says."""
+
+    type: SettingType
+    default: bool | float | str | tuple[str, ...] | None
+    help: str
+    flag: bool
+    low: float
+    high: float
+    among: tuple[str, ...]
+    secret: bool
+
+
+def _value(
+    type: SettingType,
+    default: bool | float | str | tuple[str, ...] | None,
+    help: str,
+    *,
+    flag: bool = True,
+    low: float = -_ENDLESS,
+    high: float = _ENDLESS,
+    among: tuple[str, ...] = (),
+    secret: bool = False,
+) -> Any:
+    """A field of `ServeConfig`, with the flag `--its-name` unless `flag` is False."""
+    rule = _Rule(type, default, help, flag, low, high, among, secret)
+    return field(default=default, metadata={_KEY: rule})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeConfig:
+    """Everything that `tensorfold serve` was told."""
+
+    model: str | None = _value(
+        "str", None, "A folder, a .gguf file, ORG/NAME, or a name that a plugin knows.", flag=False
+    )
+    served_name: str | None = _value("str", None, "The ID that the API reports; by default the model's own name.")
+    alias: tuple[str, ...] = _value("strs", (), "A further ID that /v1/models lists.")
+
+    host: str = _value("str", "127.0.0.1", "The address to listen on.")
+    port: int = _value("int", 8080, "The port to listen on; 0: any free one.", low=0, high=65535)
+    metrics_open: bool = _value("bool", False, "Serve /metrics and /v1/metrics without a key.")
+    body_limit: int = _value("int", 32 * 1024 * 1024, "The longest request body, in bytes.", low=1024)
+    keep_alive: float = _value("float", 10.0, "Seconds of silence after which a stream gets a comment.", low=0.1)
+    grace: float = _value("float", 10.0, "Seconds that running replies get to end at a shutdown.", low=0)
+
+    dialect: tuple[str, ...] = _value("strs", (), "Serve this API, and only those given so.")
+    plugin: tuple[str, ...] = _value(
+        "strs", (), "A plugin: MODULE, FILE.py, KIND/NAME, or no:KIND/NAME to leave one out."
+    )
+    backend: str | None = _value("str", None, "What computes; by default what suits this machine best.")
+    device: str | None = _value("str", None, "cpu, cuda, cuda:1, ...; by default the backend's best.")
+    dtype: str | None = _value("str", None, "float32, bfloat16 or float16; by default what suits device and model.")
+    threads: int | None = _value("int", None, "CPU threads; by default the cores that this process may use.", low=1)
+
+    context: int | None = _value("int", None, "Make the window smaller: tokens of prompt and reply together.", low=2)
+    parallel: int = _value("int", 8, "How many replies run at once.", low=1, high=1024)
+    state_memory: float | None = _value("float", None, "GiB for the states of sequences; by default planned.", low=0)
+    queue: int = _value("int", 64, "How many requests may wait before the next is refused.", low=0)
+    scheduler: str | None = _value("str", None, "The scheduling policy, of those that are offered.")
+    decode_share: float = _value(
+        "float", 0.25, "The share of time that running replies get beside a prompt.", low=0, high=1
+    )
+
+    max_tokens: int | None = _value("int", None, "The reply limit of requests that give none.", low=1)
+    temperature: float | None = _value("float", None, "Of requests that give none; else the model's.", low=0, high=100)
+    top_p: float | None = _value("float", None, "Of requests that give none; else the model's.", low=0, high=1)
+    top_k: int | None = _value("int", None, "Of requests that give none; else the model's. 0: off.", low=0)
+    min_p: float | None = _value("float", None, "Of requests that give none; else the model's.", low=0, high=1)
+    seed_salt: int = _value("int", 0, "Goes into the key of requests without a seed.", flag=False, secret=True)
+
+    log_format: LogFormat = _value(
+        "str", "auto", "auto, console or json; auto: console on a terminal.", among=("auto", "console", "json")
+    )
+    log_level: LogLevel = _value(
+        "str", "info", "debug, info, warning or error.", among=("debug", "info", "warning", "error")
+    )
+
+    settings: PluginSettings = field(default_factory=lambda: PluginSettings({}))
+    """The plugins' own tables."""
+    origins: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Who said each value, by its dotted name: `default`, a file's name, a variable or a flag."""
+    warnings: tuple[str, ...] = ()
+    """Sentences for the user, about variables that look misspelt."""
+
+    def __post_init__(self) -> None:
+        for name, rule in _rules().items():
+            value = getattr(self, name)
+            where = self.origins.get(name, name)
+            if rule.among and value not in rule.among:
+                raise ConfigError(f"{where} is {value!r}, and must be one of {', '.join(rule.among)}")
+            if isinstance(value, int | float) and not rule.low <= value <= rule.high:
+                raise ConfigError(f"{where} is {value}, and must be {_span(rule)}")
+
+
+def _span(rule: _Rule) -> str:
+    if rule.high == _ENDLESS:
+        return f"at least {rule.low:g}"
+    return f"between {rule.low:g} and {rule.high:g}"
+
+
+def _rules() -> dict[str, _Rule]:
+    return {each.name: cast("_Rule", each.metadata[_KEY]) for each in fields(ServeConfig) if _KEY in each.metadata}
+
+
+def core_table() -> SettingsTable:
+    """The server's own settings, as a table without a name: the top level of `tensorfold.toml`."""
+    return SettingsTable(
+        "",
+        tuple(
+            Setting(
+                name=name,
+                type=rule.type,
+                help=rule.help,
+                default=rule.default,
+                flag=f"--{name.replace('_', '-')}" if rule.flag else None,
+                env=f"TENSORFOLD_{name.upper()}",
+                toml=not rule.secret,
+                secret=rule.secret,
+            )
+            for name, rule in _rules().items()
+        ),
+    )
+
+
+def load_config(
+    tables: Sequence[SettingsTable],
+    file: ConfigFile | None,
+    environment: Mapping[str, str],
+    flags: Flags,
+    unloaded: Collection[str] = (),
+) -> ServeConfig:
+    """The whole configuration, from file, environment and flags.
+
+    Args:
+        tables: those of the loaded plugins; the core's own is added.
+        unloaded: tables of plugins that are not loaded; the file may keep them.
+
+    Raises:
+        ConfigError: an unknown key, a value of another type or out of its bounds; says who gave it.
+    """
+    every = (core_table(), *tables)
+    resolved = resolve(every, file, environment, flags, unloaded)
+    core = {name: each.value for (table, name), each in resolved.items() if not table}
+    if file is not None and resolved["", "model"].origin == file.path.name:
+        core["model"] = _model_beside(file, core["model"])
+    return ServeConfig(
+        **cast("dict[str, Any]", core),
+        settings=PluginSettings(
+            MappingProxyType({table.name: MappingProxyType(_values(resolved, table.name)) for table in tables})
+        ),
+        origins=MappingProxyType({".".join(filter(None, key)): each.origin for key, each in resolved.items()}),
+        warnings=tuple(strangers(every, environment)),
+    )
+
+
+def _values(resolved: Mapping[tuple[str, str], Resolved], table: str) -> dict[str, Any]:
+    return {name: each.value for (owner, name), each in resolved.items() if owner == table}
+
+
+def _model_beside(file: ConfigFile, model: SettingValue) -> SettingValue:
+    """A model that the file names by a path which starts at its own folder; other names stay as they are."""
+    beside = file.path.absolute().parent / Path(str(model)).expanduser()
+    return str(beside) if beside.exists() else model

@@ -1,0 +1,145 @@
+"""The outermost layer: names each request, bounds how many there are, closes what was left open, logs one line."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import falcon.asgi
+import structlog
+
+from tensorfold.errors import Rejected, RequestError
+from tensorfold.http.connection import Connection, Message, Receive, Send
+from tensorfold.http.envelopes import Envelopes
+from tensorfold.http.run import CLIENT_LEFT
+from tensorfold.http.settings import HttpSettings
+from tensorfold.http.visit import SCOPE_KEY, Visit, request_names
+from tensorfold.observe.metrics import Metrics
+
+__all__ = ["Door"]
+
+QUIET = frozenset({"/health", "/metrics", "/v1/metrics"})
+"""Endpoints that are polled; their lines are for debugging."""
+
+
+class Door:
+    """An ASGI application around Falcon's."""
+
+    def __init__(
+        self,
+        app: falcon.asgi.App[falcon.asgi.Request, falcon.asgi.Response],
+        envelopes: Envelopes,
+        metrics: Metrics,
+        settings: HttpSettings,
+    ) -> None:
+        self._app = app
+        self._metrics = metrics
+        self._settings = settings
+        self.active = 0
+        """Requests in progress."""
+        app.add_middleware(_Bounds(self, settings))
+
+    async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+        """Answer one request; lifespan events are Falcon's, WebSockets are not served."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = dict(scope["headers"])
+        id, name = request_names(_ascii(headers.get(b"x-request-id")))
+        connection = Connection(receive, _ascii(headers.get(b"content-length")), self._settings)
+        visit = scope[SCOPE_KEY] = Visit(id=id, name=name, connection=connection)
+        self.active += 1
+        with structlog.contextvars.bound_contextvars(request_id=name):
+            try:
+                await self._app(scope, connection.receive, _Stamped(send, visit))
+            except Exception:
+                structlog.get_logger().exception("an answer broke off")
+                raise
+            finally:
+                self.active -= 1
+                connection.close()
+                if visit.flight is not None:
+                    await visit.flight.close()
+                self._record(scope, visit)
+                structlog.contextvars.unbind_contextvars("label")
+
+    def _record(self, scope: dict[str, Any], visit: Visit) -> None:
+        status = visit.status or CLIENT_LEFT
+        log = structlog.get_logger()
+        try:
+            self._metrics.answered(visit.label, visit.endpoint, status)
+        except Exception:
+            log.exception("a metric failed")
+        outcomes = visit.flight.outcomes if visit.flight is not None else ()
+        usages = [outcome.usage for outcome in outcomes if outcome.usage is not None]
+        facts: dict[str, object] = {
+            "method": scope["method"],
+            "endpoint": visit.endpoint or "none",
+            "status": status,
+            "seconds": round(time.monotonic() - visit.arrived, 4),
+        }
+        if visit.label:
+            facts["label"] = visit.label
+        if visit.code:
+            facts["error"] = visit.code
+        if outcomes:
+            facts["id"] = visit.id
+            facts["ended"] = ",".join(dict.fromkeys(outcome.reason for outcome in outcomes))
+        if usages:
+            facts["prompt_tokens"] = sum(usage.prompt_tokens for usage in usages)
+            facts["completion_tokens"] = sum(usage.completion_tokens for usage in usages)
+        quiet = visit.endpoint in QUIET and status < 400
+        (log.debug if quiet else log.info)("request", **facts)
+
+
+class _Stamped:
+    """Writes the request's name into the response's headers, under each name that an SDK looks for."""
+
+    def __init__(self, send: Send, visit: Visit) -> None:
+        self._send = send
+        self._visit = visit
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self._visit.status = message["status"]
+            name = self._visit.name.encode()
+            names = [(b"x-request-id", name), (b"request-id", name), (b"x-typesafe-request-id", name)]
+            message["headers"] = [*message["headers"], *names]
+        await self._send(message)
+
+
+class HeadTooLarge(RequestError):
+    """The request line and headers are longer than the bound."""
+
+    status = 431
+
+
+class _Bounds:
+    """Falcon middleware: heads of so many bytes, and so many requests at once."""
+
+    def __init__(self, door: Door, settings: HttpSettings) -> None:
+        self._door = door
+        self._settings = settings
+
+    async def process_request(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
+        """Before the route is looked for."""
+        scope = req.scope
+        size = len(scope["path"]) + len(scope["query_string"])
+        size += sum(len(name) + len(value) + 4 for name, value in scope["headers"])
+        if size > self._settings.max_head:
+            raise HeadTooLarge(f"request line and headers are longer than {self._settings.max_head:,} bytes")
+
+    async def process_resource(
+        self, req: falcon.asgi.Request, resp: falcon.asgi.Response, resource: object, params: object
+    ) -> None:
+        """After the guard: strangers do not learn how full the server is."""
+        most = self._settings.max_requests
+        if self._door.active > most and Visit.of(req.scope).endpoint != "/health":
+            raise Rejected(f"the server is answering {most} requests already; try again shortly")
+
+
+def _ascii(value: bytes | None) -> str | None:
+    try:
+        return value.decode("ascii") if value else None
+    except UnicodeDecodeError:
+        return None

@@ -1,0 +1,90 @@
+"""The one resource behind every generating endpoint of every dialect."""
+
+from __future__ import annotations
+
+import falcon.asgi
+import msgspec
+
+from tensorfold.contracts.dialect import DecodeContext, Endpoint, Exchange
+from tensorfold.contracts.engine import Services
+from tensorfold.errors import Rejected, UnsupportedMedia
+from tensorfold.http.audience import Audience
+from tensorfold.http.flight import Flight
+from tensorfold.http.front import FrontPool
+from tensorfold.http.settings import HttpSettings
+from tensorfold.http.visit import Visit
+from tensorfold.ir import Request
+
+__all__ = ["Generation", "Serving"]
+
+
+class Serving:
+    """What every endpoint shares: engine, audience, threads, limits, and whether the server still takes requests."""
+
+    def __init__(self, services: Services, audience: Audience, settings: HttpSettings) -> None:
+        self.services = services
+        self.audience = audience
+        self.settings = settings
+        self.front = FrontPool(settings.front_threads, settings.front_queue)
+        self.draining = False
+
+
+class Generation:
+    """Decodes over the endpoint's codec, submits, and answers whole or streamed."""
+
+    def __init__(self, endpoint: Endpoint, serving: Serving) -> None:
+        self._path = endpoint.path
+        self._codec = endpoint.codec
+        self._serving = serving
+
+    async def on_post(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
+        """One exchange."""
+        visit = Visit.of(req.scope)
+        if self._serving.draining:
+            raise Rejected("the server is shutting down", code="shutting_down")
+        check_media_type(req)
+        exchange = await self._decode(await visit.connection.body(), visit)
+        requests = [self._admitted(request, visit) for request in exchange.requests]
+        flight = visit.flight = Flight(
+            self._serving.services.engine, self._serving.audience, self._path, visit.arrived, self._serving.settings
+        )
+        visit.connection.watch(flight.hang_up)
+        await flight.submit(requests)
+        if exchange.stream:
+            resp.content_type = self._codec.stream_media_type
+            resp.set_headers({"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
+            resp.stream = flight.stream(exchange.encoder(), self._codec.keep_alive)
+        else:
+            resp.content_type = self._codec.media_type
+            resp.data = exchange.answer(await flight.answer())
+
+    async def _decode(self, body: bytes, visit: Visit) -> Exchange:
+        context = DecodeContext(request_id=visit.id, created=visit.created, model=self._serving.services.model)
+        if len(body) <= self._serving.settings.front_bytes:
+            return self._codec.decode(body, context)
+        return await self._serving.front.run(lambda: self._codec.decode(body, context))
+
+    def _admitted(self, request: Request, visit: Visit) -> Request:
+        if visit.principal is not None:
+            request = msgspec.structs.replace(request, principal=visit.principal.label)
+        return self._serving.audience.admit(request)
+
+
+def check_media_type(req: falcon.asgi.Request) -> None:
+    """JSON, plain and in UTF-8. A form's or text's type is what a foreign web page may send without being asked.
+
+    Raises:
+        UnsupportedMedia: another type, charset or encoding.
+    """
+    encoding = req.get_header("Content-Encoding", default="identity").strip().lower()
+    if encoding not in ("identity", ""):
+        raise UnsupportedMedia(f"a body in Content-Encoding {encoding} is not read: send it as it is")
+    if not req.content_type:
+        return
+    media, _, parameters = req.content_type.lower().partition(";")
+    media = media.strip()
+    if media != "application/json" and not (media.startswith("application/") and media.endswith("+json")):
+        raise UnsupportedMedia(f"a body of type {media} is not read: send JSON, with Content-Type: application/json")
+    charset = parameters.partition("charset=")[2].partition(";")[0].strip(' "')
+    if charset not in ("", "utf-8", "utf8", "us-ascii"):
+        raise UnsupportedMedia(f"a body in {charset} is not read: send UTF-8")

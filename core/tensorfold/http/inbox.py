@@ -1,0 +1,113 @@
+"""Events on their way to one client. The reader awaits one thing, whatever comes: events, silence, or a hang-up."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tensorfold.http.connection import ClientGone
+from tensorfold.ir import Event, TextDelta, ThinkingDelta, ToolCallDelta
+
+__all__ = ["Inbox"]
+
+_MERGE_FROM = 64
+"""As many events may wait as they came; with more, neighbouring texts become one event."""
+_MERGED = 4096
+"""Characters of a merged text; bounds the copying."""
+_EVENT = 64
+"""What an event counts for besides its text."""
+
+
+class Inbox:
+    """A bounded queue of one writer's events to one reader, on one event loop."""
+
+    def __init__(self, limit: int) -> None:
+        """`limit`: characters that may wait."""
+        self._limit = limit
+        self._events: list[Event] = []
+        self._size = 0
+        self._gone = False
+        self._silent = False
+        self._reader: asyncio.Future[None] | None = None
+
+    def put(self, event: Event) -> bool:
+        """Add an event; False when too much is waiting, and the event is lost. After a hang-up all are dropped."""
+        if self._gone:
+            return True
+        if self._size > self._limit:
+            return False
+        merged = _merged(self._events[-1], event) if len(self._events) >= _MERGE_FROM else None
+        if merged is None:
+            self._events.append(event)
+            self._size += _EVENT
+        else:
+            self._events[-1] = merged
+        self._size += _length(event)
+        self._wake()
+        return True
+
+    def end(self, event: Event) -> None:
+        """Add the last event, however much is waiting."""
+        if not self._gone:
+            self._events.append(event)
+            self._wake()
+
+    def hang_up(self) -> None:
+        """The client has gone: what waits is dropped, and the reader is told at once."""
+        self._gone = True
+        self._events.clear()
+        self._wake()
+
+    @property
+    def gone(self) -> bool:
+        """Whether the client has gone."""
+        return self._gone
+
+    def silence(self) -> None:
+        """Wake the reader with no events, so that it can say that it is still there."""
+        self._silent = True
+        self._wake()
+
+    async def take(self) -> list[Event]:
+        """All events that wait, at least one; none after a silence.
+
+        Raises:
+            ClientGone: the client has hung up.
+        """
+        if not (self._events or self._gone or self._silent):
+            self._reader = asyncio.get_running_loop().create_future()
+            await self._reader
+        if self._gone:
+            raise ClientGone
+        self._silent = False
+        events, self._events, self._size = self._events, [], 0
+        return events
+
+    def _wake(self) -> None:
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_result(None)
+
+
+def _length(event: Event) -> int:
+    match event:
+        case TextDelta() | ThinkingDelta():
+            return len(event.text) + _EVENT * len(event.tokens)
+        case ToolCallDelta():
+            return len(event.arguments)
+        case _:
+            return 0
+
+
+def _merged(earlier: Event, later: Event) -> Event | None:
+    """Both as one event; None where they say different things, or too much."""
+    if _length(earlier) + _length(later) > _MERGED:
+        return None
+    match earlier, later:
+        case TextDelta(choice, text, tokens), TextDelta() if choice == later.choice:
+            return TextDelta(choice, text + later.text, tokens + later.tokens)
+        case ThinkingDelta(choice, text, tokens), ThinkingDelta() if choice == later.choice:
+            return ThinkingDelta(choice, text + later.text, tokens + later.tokens)
+        case ToolCallDelta(choice, index, id, name, arguments), ToolCallDelta(id=None):
+            same = (choice, index) == (later.choice, later.index)
+            return ToolCallDelta(choice, index, id, name, arguments + later.arguments) if same else None
+        case _:
+            return None

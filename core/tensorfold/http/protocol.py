@@ -1,0 +1,82 @@
+"""uvicorn's HTTP protocol with bounds on what comes before the application sees a request.
+
+The parser itself collects a request line and headers of any size, for any time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from tensorfold.http.settings import ServerSettings
+
+__all__ = ["bounded_protocol"]
+
+
+class _BoundedProtocol(HttpToolsProtocol):
+    """Counts the bytes and the time of each head; refuses connections past the bound."""
+
+    settings: ServerSettings
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._head = 0
+        self._in_head = True
+        self._head_timer: asyncio.TimerHandle | None = None
+        if len(self.connections) > self.settings.max_connections:
+            transport.close()
+            return
+        self._await_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._head_came()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._in_head:
+            if self._head > self.settings.max_head:
+                self._refuse_head()
+                return
+            if self._head_timer is None:
+                self._await_head()
+            # The beginning of a body may come with it, so only what came before and did not end the head counts.
+            self._head += len(data)
+        super().data_received(data)
+
+    def on_headers_complete(self) -> None:
+        self._head_came()
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        self._in_head = True
+
+    def _await_head(self) -> None:
+        self._head_timer = self.loop.call_later(self.settings.head_seconds, self._head_late)
+
+    def _head_came(self) -> None:
+        self._in_head = False
+        self._head = 0
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _head_late(self) -> None:
+        self._head_timer = None
+        if not self.transport.is_closing():
+            self.transport.close()
+
+    def _refuse_head(self) -> None:
+        text = f"request line and headers are longer than {self.settings.max_head:,} bytes\n".encode()
+        self.transport.write(
+            b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: text/plain; charset=utf-8\r\n"
+            b"connection: close\r\ncontent-length: %d\r\n\r\n%s" % (len(text), text)
+        )
+        self.transport.close()
+
+
+def bounded_protocol(settings: ServerSettings) -> type[Any]:
+    """The protocol class with these bounds; uvicorn makes one object of it a connection."""
+    return type("BoundedProtocol", (_BoundedProtocol,), {"settings": settings})

@@ -1,0 +1,105 @@
+"""One request that the engine runs: its events, and how it ended."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import structlog
+
+from tensorfold.contracts.engine import EventStream
+from tensorfold.contracts.observe import Outcome
+from tensorfold.errors import GenerationFailed, RequestError
+from tensorfold.ir import (
+    Event,
+    Failed,
+    Finished,
+    Request,
+    Stopped,
+    TextDelta,
+    ThinkingDelta,
+    Timings,
+    ToolCallDelta,
+    Usage,
+)
+
+__all__ = ["CLIENT_LEFT", "Run"]
+
+CLIENT_LEFT = 499
+"""The status that logs and metrics give to a request whose client has hung up."""
+
+
+class Run:
+    """Reads one stream to its end, always to exactly one `Finished` or `Failed`, and remembers what observers ask for."""
+
+    def __init__(self, request: Request, stream: EventStream, arrived: float) -> None:
+        """`arrived`: when the HTTP request came, in `time.monotonic` seconds."""
+        self.request = request
+        self._stream = stream
+        self._arrived = arrived
+        self._cancelled = False
+        self._first_token: float | None = None
+        self._reason: str | None = None
+        self._usage: Usage | None = None
+        self._timings: Timings | None = None
+        self._status = 200
+
+    def cancel(self) -> None:
+        """Nobody waits for the reply any more."""
+        self._cancelled = True
+        self._stream.cancel()
+
+    async def first(self) -> Event:
+        """The first event, before which nothing is answered."""
+        event = await self._next()
+        self._note(event)
+        return event
+
+    async def pump(self, deliver: Callable[[Event], bool]) -> None:
+        """Hand on every further event; a receiver that takes no more (False) ends the request with an error."""
+        event: Event | None = None
+        while not isinstance(event, Finished | Failed):
+            event = await self._next()
+            self._note(event)
+            if not deliver(event) and not self._cancelled:
+                self.cancel()
+                event = Failed.of(GenerationFailed("the client reads too slowly: too much of its reply is waiting"))
+                self._note(event)
+                deliver(event)
+
+    async def _next(self) -> Event:
+        try:
+            return await anext(self._stream)
+        except StopAsyncIteration:
+            problem = "the engine ended the stream without a result"
+        except RequestError as error:
+            return Failed.of(error)
+        except Exception:  # noqa: BLE001 - an engine's fault ends this request alone
+            structlog.get_logger().exception("an event stream failed")
+            problem = "the engine failed this request"
+        return Failed.of(GenerationFailed(problem))
+
+    def _note(self, event: Event) -> None:
+        match event:
+            case TextDelta() | ThinkingDelta() | ToolCallDelta():
+                if self._first_token is None:
+                    self._first_token = time.monotonic() - self._arrived
+            case Stopped():
+                self._reason = self._reason or event.reason
+            case Finished():
+                self._usage, self._timings = event.usage, event.timings
+            case Failed():
+                self._status, self._reason = event.status, event.error_type
+            case _:
+                pass
+
+    def outcome(self) -> Outcome:
+        """How it ended."""
+        return Outcome(
+            status=CLIENT_LEFT if self._cancelled and self._status == 200 else self._status,
+            reason=self._reason or "abort",
+            usage=self._usage,
+            timings=self._timings,
+            seconds=time.monotonic() - self._arrived,
+            first_token_seconds=self._first_token,
+        )

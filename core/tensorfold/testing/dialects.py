@@ -1,0 +1,312 @@
+"""What every dialect has to pass: subclass `DialectContract` in a test module and give it the dialect.
+
+    from tensorfold.testing.dialects import DialectContract
+
+    class TestAcme(DialectContract):
+        dialect = next(iter(tensorfold_dialects(PluginSettings({}))))
+        bodies = {"/acme/complete": b'{"prompt": "hi"}'}
+        stream_bodies = {"/acme/complete": b'{"prompt": "hi", "stream": true}'}
+
+Each endpoint is asked with its body, through its codec alone and over the real HTTP front with a scripted engine.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import ClassVar
+
+import msgspec
+import pytest
+
+from tensorfold.contracts.dialect import Codec, DecodeContext, Dialect, Endpoint, Exchange
+from tensorfold.contracts.engine import ModelInfo
+from tensorfold.errors import (
+    ContextLengthExceeded,
+    DecodeError,
+    Forbidden,
+    GenerationFailed,
+    InvalidRequest,
+    MethodNotAllowed,
+    NotFound,
+    PayloadTooLarge,
+    Rejected,
+    RequestError,
+    Unauthorized,
+    Unsupported,
+    UnsupportedMedia,
+)
+from tensorfold.http.app import create_app
+from tensorfold.ir import (
+    Event,
+    Failed,
+    Finished,
+    Progress,
+    Queued,
+    Request,
+    Started,
+    Stopped,
+    TextDelta,
+    ThinkingDelta,
+    Timings,
+    ToolCallDelta,
+    Usage,
+    fold,
+)
+from tensorfold.testing.asgi import Answered, ask
+from tensorfold.testing.scripted_engine import ScriptedEngine, ScriptItem
+
+__all__ = ["CONTEXT", "MODEL", "DialectContract", "refusal", "reply_events"]
+
+MODEL = ModelInfo(
+    id="acme/quokka",
+    aliases=("quokka",),
+    created=1_790_000_000,
+    family="llama",
+    backend="torch",
+    window=4096,
+    trained_window=8192,
+    vocabulary=32_000,
+    parameters=135_000_000,
+)
+"""A served model."""
+CONTEXT = DecodeContext(request_id="r0", created=1_790_000_001, model=MODEL)
+
+_FOREIGN_BODIES = {
+    "empty": b"",
+    "a list": b"[]",
+    "null": b"null",
+    "a text": b'"x"',
+    "cut off": b'{"model":',
+    "no fields": b"{}",
+    "not UTF-8": b'{"model": "\xff"}',
+    "half a surrogate pair": b'{"model": "\\ud83c"}',
+    "deep": b'{"model": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+    "not a number": b'{"model": NaN}',
+    "something behind": b"{} x",
+}
+_ERRORS: tuple[RequestError, ...] = (
+    DecodeError("shape", param="messages[0]"),
+    InvalidRequest("meaning", param="n"),
+    Unsupported("field", param="audio"),
+    ContextLengthExceeded("This server's maximum context length is 8 tokens", param="messages"),
+    Unauthorized("who?"),
+    Forbidden("not you"),
+    NotFound("nothing"),
+    MethodNotAllowed("not so"),
+    PayloadTooLarge("too long"),
+    UnsupportedMedia("what?"),
+    Rejected("full", status=429),
+    Rejected("full"),
+    GenerationFailed('broken, with a quote: " and an é'),
+)
+
+
+def reply_events(texts: Iterable[str], choices: int = 1) -> Iterator[Event]:
+    """The events of a reply whose choices all have these texts."""
+    yield Queued(3)
+    yield Started(1)
+    for choice in range(choices):
+        for text in texts:
+            yield TextDelta(choice, text)
+        yield Stopped(choice, "end")
+    yield Finished(Usage(3, 2 * choices, cached_tokens=1), Timings(0.1, 0.2, 0.3), ("00ff",) * choices)
+
+
+def refusal(codec: Codec, body: bytes) -> RequestError:
+    """The error with which a codec refuses a body; a 4xx that shows nothing of the code's inside."""
+    with pytest.raises(RequestError) as caught:
+        codec.decode(body, CONTEXT)
+    error = caught.value
+    assert 400 <= error.status < 500
+    assert error.message
+    text = codec.encode_error(error, "req_1").decode()
+    for word in ("NoneType", "Traceback", "has no attribute", "msgspec", "Struct"):
+        assert word not in text
+    return error
+
+
+class DialectContract:
+    """Subclass it as `TestSomething` and set the dialect and its bodies."""
+
+    dialect: ClassVar[Dialect]
+    bodies: ClassVar[Mapping[str, bytes]]
+    """For the path of each endpoint a small valid body that asks for a whole answer."""
+    stream_bodies: ClassVar[Mapping[str, bytes]] = {}
+    """The same for a stream; an endpoint that never streams has none."""
+
+    # ---- decoding ----
+
+    def test_every_endpoint_has_a_body(self) -> None:
+        assert set(self.bodies) == {endpoint.path for endpoint in self.dialect.endpoints}
+        assert set(self.stream_bodies) <= set(self.bodies)
+
+    def test_bodies_are_read_as_what_they_ask_for(self) -> None:
+        for endpoint, body in self._bodies():
+            assert not self._decode(endpoint, body).stream, endpoint.path
+        for endpoint, body in self._stream_bodies():
+            assert self._decode(endpoint, body).stream, endpoint.path
+
+    @pytest.mark.parametrize("name", _FOREIGN_BODIES)
+    def test_a_foreign_body_is_refused_with_a_4xx(self, name: str) -> None:
+        for endpoint in self.dialect.endpoints:
+            refusal(endpoint.codec, _FOREIGN_BODIES[name])
+
+    def test_decoding_is_pure(self) -> None:
+        for endpoint, body in (*self._bodies(), *self._stream_bodies()):
+            once, again = self._decode(endpoint, body), self._decode(endpoint, body)
+            assert once.requests == again.requests
+            answer = fold(reply_events(["quokka"]))
+            assert once.answer(answer) == again.answer(answer)
+
+    def test_requests_have_distinct_ids_from_the_servers_own(self) -> None:
+        for endpoint, body in self._bodies():
+            ids = [request.id for request in self._decode(endpoint, body).requests]
+            assert ids and len(set(ids)) == len(ids)
+            assert all(id.startswith(CONTEXT.request_id) for id in ids)
+
+    def test_requests_can_travel(self) -> None:
+        for endpoint, body in self._bodies():
+            for request in self._decode(endpoint, body).requests:
+                assert msgspec.json.decode(msgspec.json.encode(request), type=Request) == request
+
+    # ---- answering ----
+
+    def test_a_stream_and_an_answer_carry_the_same_text(self) -> None:
+        for endpoint, body in self._stream_bodies():
+            exchange = self._decode(endpoint, body)
+            encoder = exchange.encoder()
+            events = list(reply_events(["quokka"], exchange.requests[0].choices))
+            assert b"quokka" in b"".join(encoder.feed(event) for event in events), endpoint.path
+            assert b"quokka" in exchange.answer(fold(events)), endpoint.path
+
+    def test_text_of_any_kind_is_encoded(self) -> None:
+        texts = ['"', "\\", "\n\n", "\x00", "é漢👋🏽", "\u2028", "data: [DONE]\n\n"]
+        for endpoint, body in self._stream_bodies():
+            exchange = self._decode(endpoint, body)
+            exchange.answer(fold(reply_events(texts))).decode()
+            encoder = exchange.encoder()
+            b"".join(encoder.feed(event) for event in reply_events(texts)).decode()
+
+    def test_two_streams_share_no_state(self) -> None:
+        for endpoint, body in self._stream_bodies():
+            exchange = self._decode(endpoint, body)
+            alone = exchange.encoder()
+            expected = b"".join(alone.feed(event) for event in reply_events(["a", "b"]))
+            one, other = exchange.encoder(), exchange.encoder()
+            pairs = [(one.feed(event), other.feed(event)) for event in reply_events(["a", "b"])]
+            assert b"".join(first for first, _ in pairs) == expected
+            assert b"".join(second for _, second in pairs) == expected
+
+    def test_every_kind_of_event_is_encoded(self) -> None:
+        events: list[Event] = [
+            Queued(3),
+            Started(0),
+            Progress(1, 3, 0, 0.1),
+            ThinkingDelta(0, "hm"),
+            TextDelta(0, ""),
+            TextDelta(0, "yes"),
+            ToolCallDelta(0, 0, "call_1", "f", ""),
+            ToolCallDelta(0, 0, None, None, "{}"),
+            Stopped(0, "tool_calls"),
+            Finished(Usage(3, 4), Timings(), ("00",)),
+        ]
+        for endpoint, body in self._stream_bodies():
+            exchange = self._decode(endpoint, body)
+            encoder = exchange.encoder()
+            assert b"".join(encoder.feed(event) for event in events)
+            assert exchange.answer(fold(events))
+
+    @pytest.mark.parametrize("reason", ["end", "stop", "length", "window", "tool_calls", "repetition", "abort"])
+    def test_every_stop_reason_is_encoded(self, reason: str) -> None:
+        stopped = msgspec.convert({"type": "stopped", "choice": 0, "reason": reason}, Stopped)
+        events: list[Event] = [Queued(3), TextDelta(0, "x"), stopped, Finished(Usage(3, 1), Timings(), ("00",))]
+        for endpoint, body in self._stream_bodies():
+            exchange = self._decode(endpoint, body)
+            encoder = exchange.encoder()
+            assert b"".join(encoder.feed(event) for event in events)
+            assert exchange.answer(fold(events))
+
+    def test_a_failure_in_a_stream_is_told(self) -> None:
+        for endpoint, body in self._stream_bodies():
+            encoder = self._decode(endpoint, body).encoder()
+            encoder.feed(Queued(3))
+            encoder.feed(TextDelta(0, "x"))
+            assert b"wombat" in encoder.feed(Failed("a wombat in the works"))
+
+    # ---- errors ----
+
+    @pytest.mark.parametrize("error", _ERRORS, ids=lambda error: f"{type(error).__name__} {error.status}")
+    def test_an_error_has_a_body_with_its_message(self, error: RequestError) -> None:
+        for encoder in (self.dialect.errors, *(endpoint.codec for endpoint in self.dialect.endpoints)):
+            body = encoder.encode_error(error, "req_1").decode()
+            if encoder.media_type.partition(";")[0].endswith("json"):
+                assert error.message in json.dumps(json.loads(body), ensure_ascii=False).replace('\\"', '"')
+            else:
+                assert error.message in body
+
+    # ---- over HTTP ----
+
+    def test_the_model_is_described_without_a_clash(self) -> None:
+        app = create_app(engine=ScriptedEngine(MODEL, lambda request: ()), model=MODEL, dialects=[self.dialect])
+        (entry, _) = json.loads(ask(app, "GET", "/v1/models").body)["data"]
+        assert entry["id"] == MODEL.id
+        assert entry.items() >= self.dialect.describe_model(MODEL).items()
+
+    def test_every_endpoint_answers(self) -> None:
+        for endpoint, body in self._bodies():
+            answered = self._ask(endpoint, body)
+            assert answered.status == 200, answered.body
+            assert answered.headers["content-type"].startswith(endpoint.codec.media_type)
+            assert b"quokka" in answered.body
+            assert answered.headers["x-request-id"]
+
+    def test_every_endpoint_streams(self) -> None:
+        for endpoint, body in self._stream_bodies():
+            answered = self._ask(endpoint, body)
+            assert answered.status == 200
+            assert answered.headers["content-type"].startswith(endpoint.codec.stream_media_type)
+            assert b"quokka" in answered.body
+
+    def test_a_refusal_has_its_own_status_also_when_a_stream_was_asked_for(self) -> None:
+        for endpoint, body in (*self._bodies(), *self._stream_bodies()):
+            answered = self._ask(endpoint, body, Rejected("the queue is full", status=429))
+            assert answered.status == 429
+            assert answered.headers["retry-after"] == "1"
+            assert b"the queue is full" in answered.body
+
+    def test_a_failure_before_a_whole_answer_has_its_own_status(self) -> None:
+        for endpoint, body in self._bodies():
+            answered = self._ask(endpoint, body, TextDelta(0, "x"), GenerationFailed("a wombat in the works"))
+            assert answered.status == 500
+            assert b"wombat" in answered.body
+
+    def test_a_malformed_body_is_answered_in_the_dialects_envelope(self) -> None:
+        for endpoint in self.dialect.endpoints:
+            answered = self._ask(endpoint, b'{"model":')
+            assert answered.status == 400
+            error = refusal(endpoint.codec, b'{"model":')
+            assert answered.body == endpoint.codec.encode_error(error, answered.headers["x-request-id"])
+
+    # ---- helpers ----
+
+    def _bodies(self) -> Iterator[tuple[Endpoint, bytes]]:
+        return ((endpoint, self.bodies[endpoint.path]) for endpoint in self.dialect.endpoints)
+
+    def _stream_bodies(self) -> Iterator[tuple[Endpoint, bytes]]:
+        for endpoint in self.dialect.endpoints:
+            if endpoint.path in self.stream_bodies:
+                yield endpoint, self.stream_bodies[endpoint.path]
+
+    def _decode(self, endpoint: Endpoint, body: bytes) -> Exchange:
+        return endpoint.codec.decode(body, CONTEXT)
+
+    def _ask(self, endpoint: Endpoint, body: bytes, *items: ScriptItem) -> Answered:
+        def script(request: Request) -> Iterable[ScriptItem]:
+            return items or reply_events(["quokka"], request.choices)
+
+        app = create_app(engine=ScriptedEngine(MODEL, script), model=MODEL, dialects=[self.dialect])
+        try:
+            return ask(app, "POST", endpoint.path, body=body)
+        finally:
+            app.close()

@@ -1,0 +1,116 @@
+"""The ways in which one sequence can come to its logits, for comparison with another implementation of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorfold.compute.memory import plan_memory
+from tensorfold.compute.runner import Runner
+from tensorfold.compute.weights import TensorSource, load_decoder
+from tensorfold.contracts.backend import Session
+from tensorfold.contracts.family import ModelFamily
+from tensorfold.contracts.model_config import ModelConfig
+from tensorfold.contracts.step import Kind, Segment
+
+__all__ = ["WAYS", "Loaded", "Way"]
+
+Logits: TypeAlias = NDArray[np.float32]
+
+
+class Loaded:
+    """A checkpoint on a session."""
+
+    def __init__(self, family: ModelFamily, config: ModelConfig, source: TensorSource, session: Session[Any]) -> None:
+        self.geometry = family.geometry(config)
+        self._decoder = load_decoder(family, config, source, session.packer)
+        self._session = session
+
+    def runner(self) -> Runner[Any]:
+        """A fresh one, with room for two sequences."""
+        context = min(self.geometry.window, 256)
+        plan = plan_memory(self.geometry, self._session, lanes=2, context=context, budget=1 << 28)
+        return Runner(self._decoder, self._session, self.geometry, lanes=2, pages=plan.pages, identity="ways")
+
+
+class _Sequence:
+    """One slot of a runner, and the logits of the tokens that were kept."""
+
+    def __init__(self, runner: Runner[Any]) -> None:
+        slot = runner.acquire()
+        assert slot is not None
+        self.slot = slot
+        self.runner = runner
+        self.logits: list[Logits] = []
+
+    def segment(self, tokens: tuple[int, ...], kind: Kind) -> Segment:
+        return Segment(self.slot, tokens, self.runner.length(self.slot), want="all", kind=kind)
+
+    def feed(self, tokens: tuple[int, ...], kind: Kind, *, wrong: tuple[int, ...] = ()) -> None:
+        """Run these tokens, with wrong drafts behind them that are dropped."""
+        output = self.runner.forward([self.segment((*tokens, *wrong), kind)])
+        self.logits.append(self.runner.logits(output, range(len(tokens))))
+        self.runner.commit(self.slot, self.runner.length(self.slot) + len(tokens))
+
+    @property
+    def all(self) -> Logits:
+        return np.concatenate(self.logits)
+
+
+def _at_once(loaded: Loaded, tokens: tuple[int, ...]) -> Logits:
+    sequence = _Sequence(loaded.runner())
+    sequence.feed(tokens, "chunk")
+    return sequence.all
+
+
+def _in_chunks_then_one_by_one(loaded: Loaded, tokens: tuple[int, ...]) -> Logits:
+    sequence, cut = _Sequence(loaded.runner()), 2 * len(tokens) // 3
+    sequence.feed(tokens[: cut // 2 + 1], "chunk")
+    sequence.feed(tokens[cut // 2 + 1 : cut], "chunk")
+    for token in tokens[cut:]:
+        sequence.feed((token,), "rows")
+    return sequence.all
+
+
+def _beside_another(loaded: Loaded, tokens: tuple[int, ...]) -> Logits:
+    """In every step a sequence of another length has rows as well."""
+    runner = loaded.runner()
+    other, sequence = _Sequence(runner), _Sequence(runner)
+    other.feed(tokens[5::-1], "chunk")
+    for start in range(0, len(tokens), 4):
+        mine, theirs = (
+            sequence.segment(tokens[start : start + 4], "rows"),
+            other.segment(tokens[start : start + 2], "rows"),
+        )
+        output = runner.forward([theirs, mine])
+        sequence.logits.append(runner.logits(output, range(*output.bounds[1])))
+        for segment in (mine, theirs):
+            runner.commit(segment.slot, segment.start + len(segment.tokens))
+    return sequence.all
+
+
+def _with_wrong_drafts(loaded: Loaded, tokens: tuple[int, ...]) -> Logits:
+    """Three wrong rows behind every two right ones."""
+    sequence, cut = _Sequence(loaded.runner()), len(tokens) // 2
+    sequence.feed(tokens[:cut], "chunk")
+    for start in range(cut, len(tokens), 2):
+        sequence.feed(tokens[start : start + 2], "rows", wrong=tokens[:3])
+    return sequence.all
+
+
+Way: TypeAlias = Callable[[Loaded, tuple[int, ...]], Logits]
+"""From tokens to `[n, V]`."""
+
+WAYS: Final[Mapping[str, Way]] = MappingProxyType(
+    {
+        "at once": _at_once,
+        "in chunks, then one by one": _in_chunks_then_one_by_one,
+        "beside another sequence": _beside_another,
+        "with wrong drafts": _with_wrong_drafts,
+    }
+)
+"""All of them give what the model says of the sequence."""

@@ -1,0 +1,59 @@
+"""API keys from flags, an environment variable and a file, added together in one source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from tensorfold import hookimpl
+from tensorfold.contracts.auth import AuthSource
+from tensorfold.contracts.settings import PluginSettings, Setting, SettingsTable
+from tensorfold_auth_keys.source import KeySource
+
+__all__ = ["tensorfold_auth_sources", "tensorfold_settings"]
+
+TABLE = "auth.keys"
+
+
+@hookimpl
+def tensorfold_settings() -> Iterable[SettingsTable]:
+    """Three settings, for what comes from which place decides a key's label."""
+    yield SettingsTable(
+        TABLE,
+        (
+            Setting(
+                name="api_key",
+                type="strs",
+                help="A key that callers must send; repeat the flag for more. Other users see it in the process list.",
+                flag="--api-key",
+                toml=False,
+                secret=True,
+            ),
+            Setting(
+                name="api_key_variable",
+                type="strs",
+                help="Keys that callers must send, separated by commas.",
+                env="TENSORFOLD_API_KEY",
+                toml=False,
+                secret=True,
+            ),
+            Setting(
+                name="api_key_file",
+                type="path",
+                help="A file of keys, one a line or `label: key`; only its owner may read it (chmod 600).",
+                flag="--api-key-file",
+            ),
+        ),
+    )
+
+
+@hookimpl
+def tensorfold_auth_sources(settings: PluginSettings) -> Iterable[AuthSource]:
+    """One source, which guards when any key is configured."""
+    values = settings.table(TABLE)
+    file = values["api_key_file"]
+    yield KeySource(
+        flags=tuple(values["api_key"] or ()),
+        variable=tuple(values["api_key_variable"] or ()),
+        file=None if file is None else Path(file),
+    )

@@ -1,0 +1,63 @@
+"""Stored weights to tensors: as the composed packer makes them, with both sides filled up to whole cache lines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from tensorfold.compute.composed_pure import handle
+from tensorfold.compute.packing import ComposedPacker, DenseEmbedding, DenseLinear
+from tensorfold.contracts import tensors
+from tensorfold.contracts.handles import Embedding
+from tensorfold_backend_torch.primitives import padded
+
+__all__ = ["TorchEmbedding", "TorchLinear", "TorchPacker"]
+
+
+@dataclass(eq=False)
+class TorchLinear(DenseLinear[Tensor]):
+    """A fused group whose matrix and bias are filled up with zeros to multiples of 16."""
+
+    rows: int
+    """Output rows of all parts together; the matrix may have more."""
+
+    @property
+    def width(self) -> int:
+        """Columns of the matrix, `columns` filled up."""
+        return self.weight.shape[1]
+
+
+@dataclass(eq=False)
+class TorchEmbedding(DenseEmbedding[Tensor]):
+    """A table filled up like a matrix, so that a tied head shares it."""
+
+
+class TorchPacker(ComposedPacker[Tensor]):
+    """Dense handles."""
+
+    def linear(self, parts: Sequence[tensors.Tensor], biases: Sequence[tensors.Tensor | None]) -> TorchLinear:
+        """One matrix of all parts."""
+        packed = super().linear(parts, biases)
+        rows = sum(packed.sizes)
+        bias = None if packed.bias is None else F.pad(packed.bias, (0, padded(rows) - rows))
+        return TorchLinear(packed.sizes, packed.columns, _filled(packed.weight), bias, rows)
+
+    def embedding(self, parts: Sequence[tensors.Tensor]) -> TorchEmbedding:
+        """One table of all parts."""
+        packed = super().embedding(parts)
+        return TorchEmbedding(packed.shape, _filled(packed.table))
+
+    def tied(self, embedding: Embedding) -> TorchLinear:
+        """The table itself as a matrix."""
+        packed: TorchEmbedding = handle(embedding, TorchEmbedding)
+        rows, columns = packed.shape
+        return TorchLinear((rows,), columns, packed.table, None, rows)
+
+
+def _filled(matrix: Tensor) -> Tensor:
+    rows, columns = matrix.shape
+    missing = (padded(rows) - rows, padded(columns) - columns)
+    return matrix if missing == (0, 0) else F.pad(matrix, (0, missing[1], 0, missing[0]))

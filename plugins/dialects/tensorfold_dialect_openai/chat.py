@@ -1,0 +1,137 @@
+"""`POST /v1/chat/completions`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import UNSET
+
+from tensorfold.contracts.dialect import DecodeContext, Exchange, StreamEncoder
+from tensorfold.errors import DecodeError
+from tensorfold.ir import (
+    Answer,
+    Chat,
+    ChoiceAnswer,
+    Request,
+    Stopped,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+)
+from tensorfold.wire import BodyDecoder
+from tensorfold_dialect_openai.controls import Controls, StreamOptions, build_requests
+from tensorfold_dialect_openai.errors import OpenAIErrors
+from tensorfold_dialect_openai.messages import WireMessage, read_messages
+from tensorfold_dialect_openai.replies import (
+    CallDelta,
+    CallFunction,
+    CallMessage,
+    ChatChoice,
+    ChunkChoice,
+    Delta,
+    ReplyMessage,
+    finish_reason,
+    head_of,
+    whole_answer,
+)
+from tensorfold_dialect_openai.stream import KEEP_ALIVE, EventEncoder
+from tensorfold_dialect_openai.unserved import CHAT_FIELDS
+
+__all__ = ["ChatBody", "ChatCodec", "ChatExchange"]
+
+
+class ChatBody(Controls, kw_only=True):
+    """A request's body."""
+
+    messages: list[WireMessage]
+    parallel_tool_calls: bool | None = None
+    """Without tools either value means the same."""
+
+
+class ChatCodec(OpenAIErrors):
+    """Decodes chat bodies."""
+
+    stream_media_type = "text/event-stream"
+    keep_alive = KEEP_ALIVE
+
+    def __init__(self) -> None:
+        self._bodies = BodyDecoder(ChatBody, CHAT_FIELDS)
+
+    def decode(self, body: bytes, context: DecodeContext) -> Exchange:
+        """A conversation to continue."""
+        wanted = self._bodies.decode(body)
+        if not wanted.messages:
+            raise DecodeError("messages must hold at least one message", param="messages")
+        chat = Chat(messages=read_messages(wanted.messages))
+        return ChatExchange(build_requests((chat,), wanted, context), wanted, context)
+
+
+class ChatExchange:
+    """One conversation and the way to answer it."""
+
+    def __init__(self, requests: tuple[Request, ...], wanted: Controls, context: DecodeContext) -> None:
+        self.requests = requests
+        self.stream = bool(wanted.stream)
+        self._options = wanted.stream_options or StreamOptions()
+        self._context = context
+
+    def answer(self, answer: Answer) -> bytes:
+        """A `chat.completion`."""
+        choices = [_choice(index, choice) for index, choice in enumerate(answer.choices)]
+        return whole_answer(head_of("chatcmpl", "chat.completion", self._context), choices, answer)
+
+    def encoder(self) -> StreamEncoder:
+        """A stream of `chat.completion.chunk`."""
+        return ChatEncoder(head_of("chatcmpl", "chat.completion.chunk", self._context), self._options)
+
+
+def _choice(index: int, choice: ChoiceAnswer) -> ChatChoice:
+    calls = [CallMessage(call.id, "function", CallFunction(call.name, call.arguments)) for call in choice.calls]
+    message = ReplyMessage(
+        role="assistant",
+        content=None if calls and not choice.text else choice.text,
+        reasoning_content=choice.thinking or UNSET,
+        tool_calls=calls or UNSET,
+    )
+    return ChatChoice(index, message, finish_reason(choice.reason), stop_reason=choice.detail or UNSET)
+
+
+class ChatEncoder(EventEncoder[ChunkChoice]):
+    """Every choice begins with an event that has the role alone."""
+
+    _opened: frozenset[int] = frozenset()
+
+    def pieces(self, delta: TextDelta | ThinkingDelta | ToolCallDelta) -> Iterable[ChunkChoice]:
+        """The role first, then what the delta adds."""
+        yield from self._opening(delta.choice)
+        match delta:
+            case TextDelta(choice, text) if text:
+                yield ChunkChoice(choice, Delta(content=text))
+            case ThinkingDelta(choice, text) if text:
+                yield ChunkChoice(choice, Delta(reasoning_content=text))
+            case ToolCallDelta(choice):
+                yield ChunkChoice(choice, Delta(tool_calls=[_call(delta)]))
+            case _:
+                pass
+
+    def ending(self, stopped: Stopped) -> Iterable[ChunkChoice]:
+        """The finish reason on an empty delta."""
+        yield from self._opening(stopped.choice)
+        yield ChunkChoice(
+            stopped.choice,
+            Delta(),
+            finish_reason=finish_reason(stopped.reason),
+            stop_reason=stopped.detail or UNSET,
+        )
+
+    def _opening(self, choice: int) -> Iterable[ChunkChoice]:
+        if choice not in self._opened:
+            self._opened |= {choice}
+            yield ChunkChoice(choice, Delta(role="assistant", content=""))
+
+
+def _call(delta: ToolCallDelta) -> CallDelta:
+    if delta.id is None:
+        return CallDelta(delta.index, CallFunction(arguments=delta.arguments))
+    function = CallFunction(delta.name or "", delta.arguments)
+    return CallDelta(delta.index, function, id=delta.id, type="function")

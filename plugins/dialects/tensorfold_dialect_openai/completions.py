@@ -1,0 +1,129 @@
+"""`POST /v1/completions`: raw text or token ids, without a chat template."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import msgspec
+from msgspec import UNSET
+
+from tensorfold.contracts.dialect import DecodeContext, Exchange, StreamEncoder
+from tensorfold.errors import DecodeError
+from tensorfold.ir import (
+    Answer,
+    ChoiceAnswer,
+    Prompt,
+    Request,
+    Stopped,
+    TextDelta,
+    TextPrompt,
+    ThinkingDelta,
+    TokensPrompt,
+    ToolCallDelta,
+)
+from tensorfold.wire import BodyDecoder, check_body, decode_value, read_prompts
+from tensorfold_dialect_openai.chat import ChatCodec
+from tensorfold_dialect_openai.controls import Controls, StreamOptions, build_requests
+from tensorfold_dialect_openai.errors import OpenAIErrors
+from tensorfold_dialect_openai.replies import (
+    TextChoice,
+    finish_reason,
+    head_of,
+    whole_answer,
+)
+from tensorfold_dialect_openai.stream import KEEP_ALIVE, EventEncoder
+from tensorfold_dialect_openai.unserved import COMPLETION_FIELDS
+
+__all__ = ["CompletionBody", "CompletionsCodec", "CompletionsExchange"]
+
+_ABSENT = msgspec.Raw(b"")
+_SOME_LIST = re.compile(rb"\s*\[\s*[^\s\]]")
+
+
+class Peek(msgspec.Struct):
+    """What decides how a body is read."""
+
+    messages: msgspec.Raw = _ABSENT
+
+
+class CompletionBody(Controls, kw_only=True):
+    """A request's body."""
+
+    prompt: msgspec.Raw = _ABSENT
+    """Text, token ids, or a list of either."""
+    add_special_tokens: bool | None = None
+    """Whether the tokenizer adds its own to a text; null is false."""
+
+
+class CompletionsCodec(OpenAIErrors):
+    """Decodes completion bodies; one with messages is a chat, and is answered as one."""
+
+    stream_media_type = "text/event-stream"
+    keep_alive = KEEP_ALIVE
+
+    def __init__(self) -> None:
+        self._peeks = msgspec.json.Decoder(Peek)
+        self._bodies = BodyDecoder(CompletionBody, COMPLETION_FIELDS)
+        self._chat = ChatCodec()
+
+    def decode(self, body: bytes, context: DecodeContext) -> Exchange:
+        """Prompts to continue."""
+        if _SOME_LIST.match(decode_value(self._peeks, check_body(body)).messages):
+            return self._chat.decode(body, context)
+        wanted = self._bodies.decode(body)
+        if wanted.prompt in (b"", b"null"):
+            raise DecodeError("prompt is missing", param="prompt")
+        special = bool(wanted.add_special_tokens)
+        prompts = tuple(_prompt(prompt, special) for prompt in read_prompts(wanted.prompt))
+        return CompletionsExchange(build_requests(prompts, wanted, context), wanted, context)
+
+
+def _prompt(prompt: str | tuple[int, ...], special: bool) -> Prompt:
+    match prompt:
+        case str():
+            if not prompt and not special:
+                raise DecodeError("prompt is an empty text, and there is nothing to continue", param="prompt")
+            return TextPrompt(prompt, add_special_tokens=special)
+        case ids:
+            return TokensPrompt(ids)
+
+
+class CompletionsExchange:
+    """Prompts and the way to answer them; choice `i * n + j` is reply `j` to prompt `i`."""
+
+    def __init__(self, requests: tuple[Request, ...], wanted: Controls, context: DecodeContext) -> None:
+        self.requests = requests
+        self.stream = bool(wanted.stream)
+        self._options = wanted.stream_options or StreamOptions()
+        self._context = context
+
+    def answer(self, answer: Answer) -> bytes:
+        """A `text_completion`."""
+        choices = [_choice(index, choice) for index, choice in enumerate(answer.choices)]
+        return whole_answer(head_of("cmpl", "text_completion", self._context), choices, answer)
+
+    def encoder(self) -> StreamEncoder:
+        """A stream of `text_completion`."""
+        return CompletionEncoder(head_of("cmpl", "text_completion", self._context), self._options)
+
+
+def _choice(index: int, choice: ChoiceAnswer) -> TextChoice:
+    # A raw reply is all text: what a family would call reasoning belongs to it.
+    text = choice.thinking + choice.text
+    return TextChoice(index, text, finish_reason(choice.reason), stop_reason=choice.detail or UNSET)
+
+
+class CompletionEncoder(EventEncoder[TextChoice]):
+    """Text as it comes."""
+
+    def pieces(self, delta: TextDelta | ThinkingDelta | ToolCallDelta) -> Iterable[TextChoice]:
+        """One event a delta; raw replies have no calls."""
+        if not isinstance(delta, ToolCallDelta) and delta.text:
+            yield TextChoice(delta.choice, delta.text)
+
+    def ending(self, stopped: Stopped) -> Iterable[TextChoice]:
+        """The finish reason on an empty text."""
+        yield TextChoice(
+            stopped.choice, "", finish_reason=finish_reason(stopped.reason), stop_reason=stopped.detail or UNSET
+        )

@@ -1,0 +1,165 @@
+"""The fields that both endpoints share: how to sample, where to stop, what to stream."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from tensorfold.contracts.dialect import DecodeContext
+from tensorfold.errors import DecodeError, InvalidRequest
+from tensorfold.ir import JSON, Limits, Prompt, Request, Sampling
+from tensorfold.wire import Int64, LenientNumber, lenient_float, lenient_int
+
+__all__ = ["MAX_REPLIES", "Controls", "StreamOptions", "build_requests"]
+
+MAX_REPLIES = 128
+"""The most replies of one body: prompts times `n`."""
+MAX_STOPS = 64
+"""The most stop strings, and stop ids."""
+MAX_STOP_LENGTH = 4096
+"""Characters of one stop string."""
+MAX_BIASES = 1024
+"""The most entries of `logit_bias`."""
+
+_TOKEN_ID = re.compile(r"\d{1,10}", re.ASCII)
+
+
+class StreamOptions(msgspec.Struct):
+    """`stream_options`; without `stream` it changes nothing."""
+
+    include_usage: bool | None = None
+    """Usage in an event of its own, instead of on the one with `finish_reason`."""
+    include_obfuscation: bool | None = None
+    """Fill every event up to a multiple of 64 bytes, so that its length does not tell its text's."""
+    continuous_usage_stats: bool | None = None
+    """With `include_usage`: usage so far on every event, one completion token for each, exact in the last."""
+
+
+class Controls(msgspec.Struct):
+    """The fields; null means left out, everywhere."""
+
+    model: str | None = None
+    temperature: LenientNumber = None
+    top_p: LenientNumber = None
+    top_k: LenientNumber = None
+    seed: LenientNumber = None
+    min_p: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    repetition_penalty: float | None = None
+    logit_bias: dict[str, float] | None = None
+    max_tokens: Int64 | None = None
+    max_completion_tokens: Int64 | None = None
+    """The newer name of `max_tokens`; when both are given they must agree."""
+    min_tokens: Int64 | None = None
+    stop: str | list[str] | None = None
+    stop_token_ids: list[Int64] | None = None
+    include_stop_str_in_output: bool | None = None
+    ignore_eos: bool | None = None
+    n: Int64 | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    draft: bool | None = None
+    priority: str | None = None
+    user: str | None = None
+    metadata: dict[str, JSON] | None = None
+    store: bool | None = None
+    safety_identifier: str | None = None
+    prompt_cache_key: str | None = None
+    """These five say who asks and what to keep; they change no reply and are not used."""
+
+
+def build_requests(prompts: tuple[Prompt, ...], controls: Controls, context: DecodeContext) -> tuple[Request, ...]:
+    """One request for each prompt, with the same controls.
+
+    Raises:
+        DecodeError: a field is malformed.
+        InvalidRequest: a field is impossible.
+    """
+    choices = 1 if controls.n is None else controls.n
+    if choices * len(prompts) > MAX_REPLIES:
+        field = "prompt" if len(prompts) > 1 else "n"
+        raise InvalidRequest(
+            f"{len(prompts)} prompts, {choices} replies each: at most {MAX_REPLIES} in all", param=field
+        )
+    if controls.priority not in (None, "foreground", "background"):
+        raise DecodeError("priority must be background, foreground or null", param="priority")
+    sampling, limits = _sampling(controls), _limits(controls)
+    return tuple(
+        Request(
+            id=context.request_id if len(prompts) == 1 else f"{context.request_id}-{index}",
+            prompt=prompt,
+            model=controls.model or "",
+            choices=choices,
+            sampling=sampling,
+            limits=limits,
+            draft=controls.draft is not False,
+            priority="background" if controls.priority == "background" else "foreground",
+        )
+        for index, prompt in enumerate(prompts)
+    )
+
+
+def _sampling(controls: Controls) -> Sampling:
+    top_k = lenient_int(controls.top_k, "top_k")
+    return Sampling(
+        temperature=lenient_float(controls.temperature, "temperature"),
+        top_p=lenient_float(controls.top_p, "top_p"),
+        top_k=None if top_k is None else max(top_k, 0),  # zero or less is off
+        min_p=controls.min_p,
+        seed=lenient_int(controls.seed, "seed"),
+        presence_penalty=controls.presence_penalty,
+        frequency_penalty=controls.frequency_penalty,
+        repetition_penalty=controls.repetition_penalty,
+        logit_bias=_logit_bias(controls.logit_bias or {}),
+    )
+
+
+def _logit_bias(entries: dict[str, float]) -> tuple[tuple[int, float], ...]:
+    if len(entries) > MAX_BIASES:
+        raise InvalidRequest(f"logit_bias has {len(entries)} entries, and at most {MAX_BIASES}", param="logit_bias")
+    biases: dict[int, float] = {}
+    for key, bias in entries.items():
+        if not _TOKEN_ID.fullmatch(key):
+            raise DecodeError(f"logit_bias: {key[:40]!r} is no token id", param="logit_bias")
+        if biases.setdefault(int(key), bias) != bias:
+            raise DecodeError(f"logit_bias gives token {int(key)} two biases", param="logit_bias")
+    return tuple(sorted(biases.items()))
+
+
+def _limits(controls: Controls) -> Limits:
+    return Limits(
+        max_tokens=_max_tokens(controls.max_tokens, controls.max_completion_tokens),
+        min_tokens=controls.min_tokens or 0,
+        stop=_stops(controls.stop),
+        stop_token_ids=_stop_ids(controls.stop_token_ids or []),
+        ignore_eos=bool(controls.ignore_eos),
+        include_stop_str=bool(controls.include_stop_str_in_output),
+    )
+
+
+def _max_tokens(older: int | None, newer: int | None) -> int | None:
+    if older is not None and newer is not None and older != newer:
+        raise InvalidRequest(
+            f"max_tokens is {older} and max_completion_tokens {newer}: give one of them, or the same in both",
+            param="max_completion_tokens",
+        )
+    return older if newer is None else newer
+
+
+def _stops(stop: str | list[str] | None) -> tuple[str, ...]:
+    stops = (stop,) if isinstance(stop, str) else tuple(stop or ())
+    if len(stops) > MAX_STOPS:
+        raise InvalidRequest(f"{len(stops)} stop strings, and at most {MAX_STOPS} are looked for", param="stop")
+    if any(len(text) > MAX_STOP_LENGTH for text in stops):
+        raise InvalidRequest(f"a stop string is longer than {MAX_STOP_LENGTH} characters", param="stop")
+    return stops
+
+
+def _stop_ids(ids: list[int]) -> tuple[int, ...]:
+    if len(ids) > MAX_STOPS:
+        raise InvalidRequest(f"{len(ids)} stop ids, and at most {MAX_STOPS} are looked for", param="stop_token_ids")
+    if any(token < 0 for token in ids):
+        raise InvalidRequest("stop_token_ids holds a negative id", param="stop_token_ids")
+    return tuple(ids)

@@ -1,0 +1,117 @@
+"""Server-sent events: what the streams of both endpoints have in common."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Generic, TypeVar
+
+import msgspec
+from msgspec import UNSET
+
+from tensorfold.ir import (
+    Event,
+    Failed,
+    Finished,
+    Progress,
+    Queued,
+    Started,
+    Stopped,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+    Usage,
+)
+from tensorfold_dialect_openai.controls import StreamOptions
+from tensorfold_dialect_openai.errors import error_body
+from tensorfold_dialect_openai.replies import Chunk, FoldBody, Head, TimingsBody, UsageBody
+
+__all__ = ["KEEP_ALIVE", "EventEncoder"]
+
+KEEP_ALIVE = b": keep-alive\n\n"
+_DONE = b"data: [DONE]\n\n"
+_FILL = 64
+"""An obfuscated event's payload is a multiple of so many bytes."""
+
+C = TypeVar("C")
+
+
+class EventEncoder(ABC, Generic[C]):
+    """Encodes one stream; `C` is the endpoint's choice.
+
+    The finishing event of a choice is held until the next thing is known: the last one carries the usage, unless the
+    client wants that in an event of its own.
+    """
+
+    def __init__(self, head: Head, options: StreamOptions) -> None:
+        self._head = head
+        self._options = options
+        self._held: Stopped | None = None
+        self._prompt_tokens = 0
+        self._cached_tokens = 0
+        self._pieces = 0
+
+    @abstractmethod
+    def pieces(self, delta: TextDelta | ThinkingDelta | ToolCallDelta) -> Iterable[C]:
+        """What a delta adds, one event each."""
+
+    @abstractmethod
+    def ending(self, stopped: Stopped) -> Iterable[C]:
+        """How a choice ends; the last has the finish reason."""
+
+    def feed(self, event: Event) -> bytes:
+        """The bytes that tell of this event."""
+        match event:
+            case Queued(prompt_tokens):
+                self._prompt_tokens = prompt_tokens
+                return b""
+            case Started(cached_tokens):
+                self._cached_tokens = cached_tokens
+                return b""
+            case Progress():
+                return b""
+            case TextDelta() | ThinkingDelta() | ToolCallDelta():
+                self._pieces += 1
+                return self._release() + b"".join(self._event([piece]) for piece in self.pieces(event))
+            case Stopped():
+                earlier, self._held = self._release(), event
+                return earlier
+            case Finished():
+                return self._end(event) + _DONE
+            case Failed():
+                return self._release() + _framed(msgspec.json.encode(error_body(event.error()))) + _DONE
+
+    def _release(self, finished: Finished | None = None) -> bytes:
+        """The events of the held ending, if any; with the usage when the stream is over."""
+        if self._held is None:
+            return b""
+        *before, last = self.ending(self._held)
+        self._held = None
+        return b"".join(self._event([choice]) for choice in before) + self._event([last], finished)
+
+    def _end(self, finished: Finished) -> bytes:
+        if self._options.include_usage:
+            return self._release() + self._event([], finished)
+        return self._release(finished)
+
+    def _event(self, choices: list[C], finished: Finished | None = None) -> bytes:
+        head = self._head
+        chunk = Chunk(head.id, head.object, head.created, head.model, head.system_fingerprint, choices)
+        if finished is not None:
+            chunk.usage = UsageBody.of(finished.usage)
+            chunk.timings = TimingsBody.of(finished.usage, finished.timings)
+            chunk.tensorfold = FoldBody.of(finished.token_sha)
+        elif self._options.include_usage and self._options.continuous_usage_stats:
+            chunk.usage = UsageBody.of(Usage(self._prompt_tokens, self._pieces, self._cached_tokens))
+        payload = msgspec.json.encode(chunk)
+        if self._options.include_obfuscation and choices:
+            chunk.obfuscation = ""
+            bare = len(msgspec.json.encode(chunk))
+            chunk.obfuscation = "0" * (-bare % _FILL)
+            payload = msgspec.json.encode(chunk)
+            chunk.obfuscation = UNSET
+        return _framed(payload)
+
+
+def _framed(payload: bytes) -> bytes:
+    return b"data: " + payload + b"\n\n"

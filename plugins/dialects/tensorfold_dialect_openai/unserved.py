@@ -1,0 +1,121 @@
+"""Fields that the API or its usual extensions have and this server does not serve, with the values that pass.
+
+Null always passes. A value that passes means the same as leaving the field out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from tensorfold.ir import JSON
+
+__all__ = ["CHAT_FIELDS", "COMPLETION_FIELDS"]
+
+Fields: TypeAlias = Mapping[str, tuple[JSON, ...]]
+
+_SHARED: Fields = {
+    # OpenAI
+    "service_tier": ("auto", "default"),
+    "prediction": (),
+    "moderation": (),
+    # structured output, as vLLM spells it
+    "guided_json": (),
+    "guided_regex": (),
+    "guided_choice": ([],),
+    "guided_grammar": (),
+    "structured_outputs": ({},),
+    "json_schema": (),
+    "regex_pattern": (),
+    "grammar_string": (),
+    # vLLM
+    "best_of": (1,),
+    "use_beam_search": (False,),
+    "length_penalty": (1,),
+    "early_stopping": (False,),
+    "skip_special_tokens": (True,),
+    "spaces_between_special_tokens": (True,),
+    "truncate_prompt_tokens": (),
+    "prompt_logprobs": (),
+    "allowed_token_ids": ([],),
+    "bad_words": ([],),
+    "logits_processors": ([],),
+    "return_tokens_as_token_ids": (False,),
+    "return_token_ids": (False,),
+    "return_progress": (False,),
+    "cache_salt": ("",),
+    "mm_processor_kwargs": ({},),
+    "kv_transfer_params": (),
+    "vllm_xargs": ({},),
+    "timings_per_token": (False,),
+    # samplers of llama.cpp and TabbyAPI
+    "banned_strings": ([], ""),
+    "banned_tokens": ([], ""),
+    "custom_token_bans": ([], ""),
+    "allowed_tokens": ([],),
+    "token_healing": (False,),
+    "temperature_last": (False,),
+    "top_a": (0,),
+    "tfs": (1,),
+    "tfs_z": (1,),
+    "typical": (1,),
+    "typical_p": (1,),
+    "skew": (0,),
+    "smoothing_factor": (0,),
+    "max_temp": (1,),
+    "min_temp": (1,),
+    "dynatemp_range": (0,),
+    "mirostat_mode": (0,),
+    "mirostat": (0,),
+    "dry_multiplier": (0,),
+    "xtc_probability": (0,),
+    "penalty_range": (-1,),
+    "repetition_range": (-1,),
+    "repetition_decay": (0,),
+    "repeat_penalty": (1,),
+    "repeat_last_n": (-1,),
+    "adaptive_target": (1,),
+    "cfg_scale": (1,),
+    "guidance_scale": (1,),
+    "negative_prompt": ("",),
+    "loop_detect_window": (),
+}
+
+CHAT_FIELDS: Fields = {
+    "tools": ([],),
+    "tool_choice": ("none", "auto"),
+    "functions": ([],),
+    "function_call": ("none", "auto"),
+    "response_format": ({"type": "text"},),
+    "reasoning_effort": (),
+    "reasoning": (),
+    "include_reasoning": (True,),
+    "thinking_budget": (0,),
+    "chat_template": (),
+    "chat_template_kwargs": ({},),
+    "template_vars": ({},),
+    "logprobs": (False,),
+    "top_logprobs": (0,),
+    "modalities": (["text"],),
+    "audio": (),
+    "verbosity": ("medium",),
+    "web_search_options": (),
+    "documents": ([],),
+    "echo": (False,),
+    "add_generation_prompt": (True,),
+    "continue_final_message": (False,),
+    "response_prefix": ("",),
+    "add_special_tokens": (False,),
+    **_SHARED,
+}
+"""Of `/v1/chat/completions`."""
+
+COMPLETION_FIELDS: Fields = {
+    "echo": (False,),
+    "suffix": ("",),
+    "logprobs": (False,),
+    "prompt_embeds": (),
+    "response_format": ({"type": "text"},),
+    **_SHARED,
+}
+"""Of `/v1/completions`."""

@@ -1,0 +1,1 @@
+"""ACME's plugins: each module is one, and offers one thing."""
