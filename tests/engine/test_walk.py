@@ -16,7 +16,7 @@ from tensorfold.engine.drafts import Drafter
 from tensorfold.engine.gates import AllowedTokens, ForcedRun, GateSet
 from tensorfold.engine.job import Job
 from tensorfold.engine.limits import ReplyLimit
-from tensorfold.engine.plan import Chunk, chunk_plan
+from tensorfold.engine.plan import Chunk
 from tensorfold.engine.sequence import Sequence as Reply
 from tensorfold.engine.sequence import Window
 from tensorfold.errors import GenerationFailed
@@ -68,6 +68,7 @@ def reply(
         request=request,
         ids=PROMPT,
         chunks=(Chunk(0, 3),),
+        markers=(),
         vocabulary=TOKENIZER.size,
         rule=rule or SamplingRule(),
         key=5,
@@ -330,12 +331,3 @@ def test_every_token_carries_its_own_log_probability_and_bytes() -> None:
         (Y, b" y", -float(Y)),
     ]
     assert [token.alternatives[0].data for token in tokens] == [b" two", b" x", b" y"]
-
-
-def test_the_chunk_plan_covers_the_prompt_in_steps() -> None:
-    """It is a function of the ids and the backend's step alone."""
-    assert chunk_plan(range(10), 4) == (Chunk(0, 4), Chunk(4, 8), Chunk(8, 10))
-    assert chunk_plan(range(4), 4) == (Chunk(0, 4),)
-    assert np.concatenate([range(each.start, each.end) for each in chunk_plan(range(10), 3)]).tolist() == list(
-        range(10)
-    )

@@ -105,8 +105,18 @@ def _load(config: ServeConfig, chosen: _Chosen, session: Session[Any], stages: S
     stages.stage("reading weights")
     decoder = load_decoder(family, checkpoint.config, checkpoint, session.packer, progress=stages.weights)
     budget = None if config.state_memory is None else int(config.state_memory * GIB)
-    memory = plan_memory(geometry, session, lanes=config.parallel, context=config.context, budget=budget)
-    runner = Runner(decoder, session, geometry, lanes=memory.lanes, pages=memory.pages, identity=checkpoint.identity)
+    memory = plan_memory(
+        geometry, session, lanes=config.parallel, context=config.context, budget=budget, chunk=config.prefill_chunk
+    )
+    runner = Runner(
+        decoder,
+        session,
+        geometry,
+        lanes=memory.lanes,
+        pages=memory.pages,
+        identity=checkpoint.identity,
+        chunk=config.prefill_chunk,
+    )
     stages.stage("building the tokenizer")
     tokenizer = checkpoint.tokenizer()
     chat = family.chat(checkpoint.config)

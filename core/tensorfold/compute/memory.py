@@ -71,28 +71,31 @@ def plan_memory(
     lanes: int,
     context: int | None = None,
     budget: int | None = None,
+    chunk: int | None = None,
 ) -> MemoryPlan:
     """Pools in which `lanes` sequences share positions, one of them reaching the whole window.
 
-    `context` makes the window smaller; `budget` is in bytes (None: a share of what the device has free).
+    `context` makes the window smaller; `budget` is in bytes (None: a share of what the device has free); `chunk` is the
+    step of the chunk plan (None: the session's own).
 
     Raises:
         ConfigError: not even one sequence of `context` positions (or of one page) fits, or `context` is out of range.
     """
     if context is not None and not 1 <= context <= geometry.window:
         raise ConfigError(f"--context is {context}, and this checkpoint's window is {geometry.window} positions")
+    chunk = session.chunk if chunk is None else chunk
     room = int(session.memory().available * SHARE) if budget is None else budget
     costs = _Costs.of(geometry, session)
     room_for_pages = room - lanes * costs.slot
     window = geometry.window if context is None else context
-    fitting = _largest_window(costs, window, session.chunk, room_for_pages)
+    fitting = _largest_window(costs, window, chunk, room_for_pages)
     if fitting < min(window, PAGE) or (context is not None and fitting < context):
-        needed = lanes * costs.slot + _bytes(costs, dict.fromkeys(costs.page, 1), window, session.chunk)
+        needed = lanes * costs.slot + _bytes(costs, dict.fromkeys(costs.page, 1), window, chunk)
         raise ConfigError(
             f"one sequence of {window} positions needs {needed:,} bytes of state and {max(0, room):,} are there;"
             f" at most {fitting} positions fit: use --context or fewer --parallel lanes"
         )
-    pages = _fill(costs, fitting, session.chunk, lanes, room_for_pages)
+    pages = _fill(costs, fitting, chunk, lanes, room_for_pages)
     full = [count for key, count in pages.items() if key.window is None]
     return MemoryPlan(
         window=fitting,

@@ -94,11 +94,17 @@ class Runner(Generic[A]):
         lanes: int,
         pages: Mapping[TableKey, int],
         identity: str,
+        chunk: int | None = None,
     ) -> None:
-        """`identity` names the weights; with the session's numerics it says which snapshots fit."""
+        """`identity` names the weights; with the session's numerics and the plan's step it says which snapshots fit.
+
+        `chunk` is the step of the chunk plan; None: the session's own.
+        """
         self.geometry = geometry
         self.lanes = lanes
-        self.identity = f"{session.numerics}/{session.chunk}/{identity}"
+        self.chunk = session.chunk if chunk is None else chunk
+        """The step of the chunk plan."""
+        self.identity = f"{session.numerics}/{self.chunk}/{identity}"
         self._session = session
         self._store = session.store(geometry.states, pages, lanes)
         self._ops: dict[Kind, Ops[A]] = {
@@ -115,11 +121,6 @@ class Runner(Generic[A]):
             group: any(spec.group == group and not is_paged(spec) for spec in geometry.states.values())
             for group in self._groups
         }
-
-    @property
-    def chunk(self) -> int:
-        """The step of the chunk plan."""
-        return self._session.chunk
 
     @property
     def chunk_equals_rows(self) -> bool:

@@ -81,6 +81,9 @@ class ServeConfig:
     context: int | None = _value("int", None, "Make the window smaller: tokens of prompt and reply together.", low=2)
     parallel: int = _value("int", 8, "How many replies run at once.", low=1, high=1024)
     state_memory: float | None = _value("float", None, "GiB for the states of sequences; by default planned.", low=0)
+    prefill_chunk: int | None = _value(
+        "int", None, "Prompt tokens in one step; by default what suits the device.", low=16, high=65536
+    )
     queue: int = _value("int", 64, "How many requests may wait before the next is refused.", low=0)
     scheduler: str | None = _value("str", None, "The scheduling policy, of those that are offered.")
     decode_share: float = _value(

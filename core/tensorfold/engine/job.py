@@ -29,6 +29,8 @@ class Job:
     """The prompt."""
     chunks: tuple[Chunk, ...]
     """How the prompt is computed, whenever it is."""
+    markers: tuple[int, ...]
+    """Where the prompt's messages open."""
     vocabulary: int
     """Ids from 0 to vocabulary - 1 exist."""
     rule: SamplingRule
