@@ -106,7 +106,13 @@ def _load(config: ServeConfig, chosen: _Chosen, session: Session[Any], stages: S
     decoder = load_decoder(family, checkpoint.config, checkpoint, session.packer, progress=stages.weights)
     budget = None if config.state_memory is None else int(config.state_memory * GIB)
     memory = plan_memory(
-        geometry, session, lanes=config.parallel, context=config.context, budget=budget, chunk=config.prefill_chunk
+        geometry,
+        session,
+        lanes=config.parallel,
+        context=config.context,
+        budget=budget,
+        chunk=config.prefill_chunk,
+        copies=_prefix_bytes(config),
     )
     runner = Runner(
         decoder,
@@ -125,7 +131,7 @@ def _load(config: ServeConfig, chosen: _Chosen, session: Session[Any], stages: S
         prompts=PromptBuilder(tokenizer, checkpoint.templates, chat, vocabulary=geometry.vocabulary),
         tokenizer=tokenizer,
         chat=chat,
-        settings=_engine_settings(config),
+        settings=_engine_settings(config, memory),
         policy=chosen.policy,
     )
     return Assembled(
@@ -197,9 +203,18 @@ def _policy(config: ServeConfig, catalog: Catalog) -> SchedulerPolicy:
         raise ConfigError(f"{where} is {config.scheduler!r}, and the policies offered are {known}") from None
 
 
-def _engine_settings(config: ServeConfig) -> EngineSettings:
+def _prefix_bytes(config: ServeConfig) -> int | None:
+    return None if config.prompt_cache_gib is None else int(config.prompt_cache_gib * GIB)
+
+
+def _engine_settings(config: ServeConfig, memory: MemoryPlan) -> EngineSettings:
     sampling = Sampling(temperature=config.temperature, top_p=config.top_p, top_k=config.top_k, min_p=config.min_p)
     settings = EngineSettings(
-        window=config.context, sampling=sampling, seed_salt=config.seed_salt, decode_share=config.decode_share
+        window=config.context,
+        sampling=sampling,
+        seed_salt=config.seed_salt,
+        decode_share=config.decode_share,
+        prefix_bytes=_prefix_bytes(config),
+        prefix_copies=memory.copies,
     )
     return settings if config.max_tokens is None else dataclasses.replace(settings, max_tokens=config.max_tokens)

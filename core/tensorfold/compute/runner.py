@@ -9,7 +9,7 @@ from typing import Generic
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorfold.compute.pages import PagedRange, PageTables, pages_of
+from tensorfold.compute.pages import GONE, PagedRange, PageTables, pages_a_sequence
 from tensorfold.compute.snapshots import Snapshot, export_snapshot, import_snapshot, snapshot_bytes
 from tensorfold.compute.steps import StepBuilder
 from tensorfold.contracts.arrays import A
@@ -21,7 +21,7 @@ from tensorfold.contracts.states import PAGE, Group, TableKey, is_paged
 from tensorfold.contracts.step import Kind, Segment, Step
 from tensorfold.errors import BackendError
 
-__all__ = ["HiddenRows", "Memory", "Output", "Runner"]
+__all__ = ["HiddenRows", "Memory", "Output", "Pages", "Runner"]
 
 LOGITS_BLOCK = 64
 """Rows whose logits are computed in one call, whatever was asked for, so that memory stays bounded."""
@@ -65,8 +65,20 @@ class Memory:
     positions: int
     """Of the scarcest full table, in positions; 0 when no state grows."""
     positions_free: int
+    """Held by nobody."""
+    positions_spare: int
+    """Held by snapshots alone, and free once those are dropped."""
     bytes: int
     """Device memory of all states."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """One pool, in pages."""
+
+    free: int
+    spare: int
+    """Held by snapshots alone."""
 
 
 @dataclass(slots=True)
@@ -296,7 +308,7 @@ class Runner(Generic[A]):
         saved: dict[Group, Saved] = {
             group: self._store.save(slot, group) for group in self._groups if self._fixed[group]
         }
-        tables = self._tables.hold(slot)
+        tables = self._tables.keep(slot)
         return Snapshot(
             identity=self.identity,
             tokens={group: tuple(held.tokens[group]) for group in self._groups},
@@ -325,7 +337,7 @@ class Runner(Generic[A]):
     def drop(self, snapshot: Snapshot) -> None:
         """Give back what a snapshot holds; it must not be used afterwards."""
         for key, pages in snapshot.tables.items():
-            self._tables.drop(key, pages)
+            self._tables.forget(key, pages)
 
     def export(self, snapshot: Snapshot) -> Mapping[str, NDArray[np.generic]]:
         """A snapshot's contents on the host, for `import_`."""
@@ -349,6 +361,7 @@ class Runner(Generic[A]):
             lanes_free=len(self._free),
             positions=min((pool.capacity for pool in full), default=0) * PAGE,
             positions_free=min((pool.free for pool in full), default=0) * PAGE,
+            positions_spare=min((pool.spare for pool in full), default=0) * PAGE,
             bytes=self._store.bytes,
         )
 
@@ -359,9 +372,43 @@ class Runner(Generic[A]):
             for key in self._tables.keys(group):
                 free = self._tables.pool(key).free
                 # A windowed table needs its window and one chunk at most, however long the sequence is.
-                if key.window is None or free < pages_of(key.window + self.chunk) + 1:
+                if key.window is None or free < pages_a_sequence(key, window, self.chunk):
                     window = min(window, free * PAGE)
         return window
+
+    def pages(self) -> dict[TableKey, Pages]:
+        """What every pool could still give."""
+        return {
+            key: Pages(pool.free, pool.spare)
+            for group in self._groups
+            for key in self._tables.keys(group)
+            for pool in (self._tables.pool(key),)
+        }
+
+    def pages_for(self, length: int) -> dict[TableKey, int]:
+        """The most pages that one sequence of so many positions holds."""
+        return {key: pages_a_sequence(key, length, self.chunk) for key in self.pages()}
+
+    def tables(self, slot: int) -> dict[TableKey, tuple[int, ...]]:
+        """The slot's pages in the order of their positions, table by table."""
+        return {key: self._tables.pages(slot, key) for key in self.pages()}
+
+    def pages_held(self, slot: int) -> dict[TableKey, int]:
+        """Pages in the slot's tables."""
+        return {key: len(pages) - pages.count(GONE) for key, pages in self.tables(slot).items()}
+
+    def spare_in(self, snapshot: Snapshot) -> dict[TableKey, int]:
+        """Pages of a snapshot that no slot holds."""
+        return self._tables.spare_in(snapshot.tables)
+
+    @property
+    def kept_bytes(self) -> int:
+        """Device memory of the pages that snapshots hold, each page counted once; without copies of fixed-size states."""
+        return sum(
+            self._session.page_bytes(spec) * self._tables.pool(TableKey.of(spec)).kept
+            for spec in self.geometry.states.values()
+            if is_paged(spec)
+        )
 
     def close(self) -> None:
         """Free the device."""

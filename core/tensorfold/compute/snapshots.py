@@ -95,7 +95,7 @@ def import_snapshot(
                 held[key] = _import_pages(_below(arrays, _prefix(key) + "/"), key, len(held_tokens), store, tables)
     except BaseException:
         for key, pages in held.items():
-            tables.drop(key, pages)
+            tables.forget(key, pages)
         raise
     saved: dict[Group, Saved] = {
         group: store.import_saved(group, states) for group in tokens if (states := _below(arrays, f"saved/{group}/"))
@@ -110,7 +110,7 @@ def _import_pages(
     for path, values in arrays.items():
         digits, _, name = path.partition("/")
         by_number.setdefault(int(digits), {})[name] = values
-    fresh = iter(tables.take(key, len(by_number)))
+    fresh = iter(tables.fresh(key, len(by_number)))
     pages = [GONE] * pages_of(length)
     for number, states in sorted(by_number.items()):
         pages[number] = next(fresh)

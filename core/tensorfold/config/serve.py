@@ -84,6 +84,9 @@ class ServeConfig:
     prefill_chunk: int | None = _value(
         "int", None, "Prompt tokens in one step; by default what suits the device.", low=16, high=65536
     )
+    prompt_cache_gib: float | None = _value(
+        "float", None, "GiB of kept prompts; by default what nothing else needs. 0: none.", low=0
+    )
     queue: int = _value("int", 64, "How many requests may wait before the next is refused.", low=0)
     scheduler: str | None = _value("str", None, "The scheduling policy, of those that are offered.")
     decode_share: float = _value(

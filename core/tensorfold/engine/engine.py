@@ -124,7 +124,7 @@ class LocalEngine:
             running=running,
             waiting=len(self._open) - running + self._preparing,
             lanes=self._lanes,
-            free_tokens=0 if gauges.memory is None else gauges.memory.positions_free,
+            free_tokens=0 if gauges.memory is None else gauges.memory.positions_free + gauges.memory.positions_spare,
         )
 
     # ---- status --------------------------------------------------------------------------------------------
@@ -153,6 +153,7 @@ class LocalEngine:
             "requests_total": totals.requests,
             "requests_failed": totals.failures,
             "prompt_tokens_total": totals.prompt_tokens,
+            "cached_tokens_total": totals.cached_tokens,
             "completion_tokens_total": totals.completion_tokens,
             "drafted_total": totals.drafted,
             "accepted_total": totals.accepted,
@@ -165,6 +166,9 @@ class LocalEngine:
             "context_length": self.window,
             "positions_total": 0 if gauges.memory is None else gauges.memory.positions,
             "positions_free": load.free_tokens,
+            "prefixes": gauges.prefixes,
+            "prefix_bytes": gauges.prefix_bytes,
+            "prefix_hits_total": gauges.prefix_hits,
         }
 
     # ---- the end -------------------------------------------------------------------------------------------

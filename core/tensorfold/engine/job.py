@@ -56,6 +56,11 @@ class Job:
         """How many replies."""
         return self.request.choices
 
+    @property
+    def whole(self) -> bool:
+        """Whether every row of the prompt is read, so that none of it can come from a kept prefix."""
+        return self.request.echo and self.request.logprobs is not None
+
     def choice_key(self, choice: int) -> int:
         """The sampling key of one choice."""
         return choice_key(self.key, choice)

@@ -17,11 +17,13 @@ from tensorfold.engine.active import ActiveRequest
 from tensorfold.engine.capacity import Capacity
 from tensorfold.engine.events import LocalStream, Postbox
 from tensorfold.engine.job import Job
+from tensorfold.engine.kept import PrefixCache
 from tensorfold.engine.lanes import Lanes
 from tensorfold.engine.roster import Roster, Totals
 from tensorfold.engine.rounds import Rounds
 from tensorfold.engine.scheduler import ChunkTurn, RowsTurn, Scheduler, Turn
 from tensorfold.engine.settings import EngineSettings
+from tensorfold.engine.sharing import Sharing
 from tensorfold.errors import GenerationFailed
 from tensorfold.ir import Failed
 
@@ -62,6 +64,12 @@ class Gauges:
     prefilling: int = 0
     """Choices whose prompt is being computed."""
     memory: Memory | None = None
+    prefixes: int = 0
+    """Kept prefixes."""
+    prefix_bytes: int = 0
+    """Device memory that they hold."""
+    prefix_hits: int = 0
+    """Prompts so far that began from one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +95,20 @@ class EngineLoop:
         self._runner = runner
         self._settings = settings
         self._clock = clock
-        self._lanes = Lanes(runner, Capacity(runner, settings.growth))
-        self._scheduler = Scheduler(self._lanes, policy, settings.decode_share)
-        self._roster = Roster(self._scheduler, self.totals, clock)
+        self._prefixes = PrefixCache(runner, settings.prefix_bytes, settings.prefix_copies)
+        self._lanes = Lanes(runner, Capacity(runner, settings.growth), self._prefixes)
+        sharing = Sharing(self._prefixes)
+        self._scheduler = Scheduler(self._lanes, sharing, policy, settings.decode_share)
+        self._roster = Roster(self._scheduler, sharing, self.totals, clock)
         self._rounds = Rounds(
-            runner, self._lanes, self._scheduler, self._roster, self.totals, rows=settings.rows, clock=clock
+            runner,
+            self._lanes,
+            self._prefixes,
+            self._scheduler,
+            self._roster,
+            self.totals,
+            rows=settings.rows,
+            clock=clock,
         )
         self._inbox: SimpleQueue[_Message] = SimpleQueue()
         self._postboxes: dict[Postbox, None] = {}
@@ -234,7 +251,7 @@ class EngineLoop:
 
     def _unblock(self) -> None:
         """Nobody holds a slot, and yet there is no room for who is first: give up what is kept, or else the request."""
-        if not self._scheduler.waiting or self._scheduler.forget_kept():
+        if not self._scheduler.waiting or self._prefixes.free_some() or self._scheduler.forget_kept():
             return
         active = self._scheduler.waiting[0].active
         self._roster.fail(
@@ -254,6 +271,9 @@ class EngineLoop:
             decoding=len(scheduler.running),
             prefilling=len(scheduler.prefilling),
             memory=self._runner.memory(),
+            prefixes=len(self._prefixes),
+            prefix_bytes=self._prefixes.bytes,
+            prefix_hits=self._prefixes.hits,
         )
         for postbox in self._postboxes:
             postbox.flush()
@@ -267,6 +287,7 @@ class EngineLoop:
                 else:
                     self._roster.fail(active, GenerationFailed("the engine has stopped"), "stopping")
             self._refuse_the_rest()
+            self._prefixes.close()
             self._publish()
             self._runner.close()
         except Exception as error:  # noqa: BLE001 (a device may raise anything; there is nobody left to be told)

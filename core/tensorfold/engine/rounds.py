@@ -10,7 +10,9 @@ from tensorfold.compute.runner import Output, Runner
 from tensorfold.contracts.sampling import Draw, Drawn
 from tensorfold.contracts.step import Segment
 from tensorfold.engine.active import ActiveRequest, Entry
+from tensorfold.engine.kept import PrefixCache
 from tensorfold.engine.lanes import Lanes
+from tensorfold.engine.plan import Chunk
 from tensorfold.engine.roster import Roster, Totals
 from tensorfold.engine.scheduler import Scheduler
 from tensorfold.engine.sequence import Window
@@ -27,6 +29,7 @@ class Rounds:
         self,
         runner: Runner[Any],
         lanes: Lanes,
+        prefixes: PrefixCache,
         scheduler: Scheduler,
         roster: Roster,
         totals: Totals,
@@ -37,6 +40,7 @@ class Rounds:
         """`rows` bounds the rows of a round; each reply has at least one."""
         self._runner = runner
         self._lanes = lanes
+        self._prefixes = prefixes
         self._scheduler = scheduler
         self._roster = roster
         self._totals = totals
@@ -48,31 +52,32 @@ class Rounds:
     def chunk(self, entry: Entry) -> None:
         """Compute the next chunk of one prompt; behind the last one the replies begin."""
         active = entry.active
-        if active.begin(self._clock()):
-            active.post(Started(cached_tokens=0))
-        last = entry.chunk + 1 == len(active.job.chunks)
+        if active.begin(self._clock(), entry.computed):
+            active.post(Started(active.cached))
+        chunk = entry.next_chunk
+        last = chunk.end == len(active.job.ids)
         begun = (entry, *active.sleeping) if last else ()
         windows: list[Window] = []
         drawn: list[Drawn] = []
         try:
             with self._roster.guarded("computing its prompt", [active]):
                 windows = [each.sequence.first_window() for each in begun]
-                drawn = self._run_chunk(entry, windows)
+                drawn = self._run_chunk(entry, chunk, windows)
         except OutOfPages as error:
             self._make_room(error)
             return
         if active.ended:
             return
-        entry.chunk += 1
+        entry.computed = chunk.end
         self._totals.chunks += 1
+        self._keep_prefix(entry)
         self._progress(entry)
         if last:
             self._begin_replies(entry, begun, windows, drawn)
 
-    def _run_chunk(self, entry: Entry, windows: Sequence[Window]) -> list[Drawn]:
+    def _run_chunk(self, entry: Entry, chunk: Chunk, windows: Sequence[Window]) -> list[Drawn]:
         """The chunk's forward, the first draw of each window from its last row, and its commit."""
         job, slot = entry.active.job, _slot(entry)
-        chunk = job.chunks[entry.chunk]
         ids = job.ids[chunk.start : chunk.end]
         output = self._runner.forward(
             [Segment(slot, ids, chunk.start, want="last" if windows else "none", kind="chunk")]
@@ -81,10 +86,17 @@ class Rounds:
         self._runner.commit(slot, chunk.end)
         return drawn
 
+    def _keep_prefix(self, entry: Entry) -> None:
+        """What was computed so far may serve others."""
+        active = entry.active
+        if entry.computed in active.keep:
+            with self._roster.guarded("keeping its prompt", [active]):
+                self._prefixes.keep(active.job, _slot(entry), entry.computed)
+
     def _progress(self, entry: Entry) -> None:
         active = entry.active
         if active.job.request.progress and active.reached(entry.computed):
-            active.post(Progress(entry.computed, len(active.job.ids), 0, active.since_begin(self._clock())))
+            active.post(Progress(entry.computed, len(active.job.ids), active.cached, active.since_begin(self._clock())))
 
     def _begin_replies(
         self, entry: Entry, begun: Sequence[Entry], windows: Sequence[Window], drawn: Sequence[Drawn]
@@ -104,7 +116,7 @@ class Rounds:
         """Fork the prompt for a request's other choices; those that find no lane wait, with the prompt kept."""
         now = self._clock()
         for each in others:
-            each.chunk = entry.chunk
+            each.computed = entry.computed
             if each.sequence.stopped is not None:
                 continue
             if self._lanes.fork(entry, each, self._scheduler.holders, now):
@@ -184,13 +196,19 @@ class Rounds:
             return
         for entry in active.entries:
             if entry.sequence.stopped is not None and entry.slot is not None:
+                self._keep_reply(entry, entry.slot)
                 self._scheduler.remove(entry)
         if active.stopped:
             self._roster.finish(active)
 
+    def _keep_reply(self, entry: Entry, slot: int) -> None:
+        """A reply that has ended may serve the conversation's next turn; its last token is in no state."""
+        with self._roster.guarded("keeping its reply", [entry.active]):
+            self._prefixes.keep_reply(entry.active.job, entry.sequence.sent[:-1], slot)
+
     def _make_room(self, error: OutOfPages) -> None:
         """A step found no pages, and nothing was changed: what is kept goes first, then the newest yields."""
-        if self._scheduler.forget_kept() or self._scheduler.yield_newest():
+        if self._prefixes.free_some() or self._scheduler.forget_kept() or self._scheduler.yield_newest():
             return
         for entry in self._scheduler.holders:
             self._roster.fail(entry.active, _too_large(entry, error), "growing")

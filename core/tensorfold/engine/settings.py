@@ -25,6 +25,10 @@ class EngineSettings:
     """The part of each prompt chunk's time that running replies get as rounds; 0: whole prompts, then replies."""
     growth: int = 2048
     """Positions that a reply reserves ahead of itself beside others."""
+    prefix_bytes: int | None = None
+    """The most device memory of kept prefixes; 0: none are kept; None: whatever nobody else needs."""
+    prefix_copies: int | None = None
+    """Of that, the most outside any page: copies of fixed-size states; None: no bound of its own."""
     rows: int = 64
     """The most rows in one step of running replies, guesses included; each reply has at least one."""
     round_limit: float = 120.0

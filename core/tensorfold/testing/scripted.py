@@ -271,8 +271,10 @@ class ScriptedSession:
     dtype = "float32"
     numerics = "scripted"
 
-    def __init__(self, chunk: int = 16) -> None:
+    def __init__(self, chunk: int = 16, *, equal: bool = True) -> None:
+        """`equal`: whether it declares that chunks and rows give the same bits."""
         self.chunk = chunk
+        self._equal = equal
         self.closed = False
         """Whether its runner was closed."""
 
@@ -286,8 +288,8 @@ class ScriptedSession:
         return DeviceMemory(1 << 40, 1 << 40)
 
     def chunk_equals_rows(self, geometry: Geometry) -> bool:
-        """Both kinds do the same."""
-        return True
+        """Both kinds do the same, whatever is declared."""
+        return self._equal
 
     def page_bytes(self, spec: StateSpec) -> int:
         """64 hashes."""
@@ -343,12 +345,13 @@ def scripted_runner(
     chunk: int = 16,
     positions: int | None = None,
     on_step: Callable[[Step[Any]], None] | None = None,
+    equal: bool = True,
 ) -> Runner[Any]:
     """A real Runner over the scripted backend; `positions` are shared by all lanes (None: a whole window each)."""
     pages = pages_of(geometry.window) * lanes if positions is None else positions // PAGE
     return Runner(
         ScriptedDecoder(geometry, scripts, on_step),
-        ScriptedSession(chunk),
+        ScriptedSession(chunk, equal=equal),
         geometry,
         lanes=lanes,
         pages={TABLE: pages},
