@@ -19,6 +19,7 @@ from tensorfold.contracts.backend import Backend, BackendSettings, Session
 from tensorfold.contracts.engine import ModelInfo
 from tensorfold.contracts.family import Geometry
 from tensorfold.contracts.policy import SchedulerPolicy
+from tensorfold.engine.copies import CopyDrafting
 from tensorfold.engine.engine import LocalEngine
 from tensorfold.engine.policies import DefaultPolicy
 from tensorfold.engine.settings import EngineSettings
@@ -133,6 +134,7 @@ def _load(config: ServeConfig, chosen: _Chosen, session: Session[Any], stages: S
         chat=chat,
         settings=_engine_settings(config, memory),
         policy=chosen.policy,
+        drafting=CopyDrafting() if config.drafts == "auto" else None,
     )
     return Assembled(
         engine=engine,
@@ -217,4 +219,6 @@ def _engine_settings(config: ServeConfig, memory: MemoryPlan) -> EngineSettings:
         prefix_bytes=_prefix_bytes(config),
         prefix_copies=memory.copies,
     )
+    if config.drafts == "off":
+        settings = dataclasses.replace(settings, head_depth=0)
     return settings if config.max_tokens is None else dataclasses.replace(settings, max_tokens=config.max_tokens)

@@ -39,6 +39,8 @@ class Output(Generic[A]):
     """For each segment, the range of its wanted rows in `picked`, end exclusive."""
     spans: tuple[tuple[int, int], ...]
     """For each segment, the range of all its rows in `hidden`."""
+    group: Group = "main"
+    """Whose rows they are: the decoder's, or its draft head's."""
 
     @property
     def rows(self) -> int:
@@ -53,7 +55,9 @@ class HiddenRows(Generic[A]):
     output: Output[A]
     segment: int
     count: int
-    """The first `count` rows of the segment."""
+    """So many rows of the segment."""
+    first: int = 0
+    """The first of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,10 +197,7 @@ class Runner(Generic[A]):
         head = self._decoder.draft
         if head is None:
             raise BackendError("this model has no draft head")
-        rows = [
-            each.output.hidden[each.output.spans[each.segment][0] : each.output.spans[each.segment][0] + each.count]
-            for each in hidden
-        ]
+        rows = [_hidden(each) for each in hidden]
         joined: A = rows[0] if len(rows) == 1 else self._ops["rows"].concat(rows, axis=0)
         return self._run(head, segments, "draft", {"hidden": joined})
 
@@ -219,7 +220,7 @@ class Runner(Generic[A]):
         bounds = self._steps.wanted_bounds(segments)
         picked = self._pick(ops, hidden, step, bounds)
         self._session.finish()
-        return Output(hidden, picked, bounds, step.bounds)
+        return Output(hidden, picked, bounds, step.bounds, group)
 
     def _checked(self, segments: Sequence[Segment], group: Group) -> Kind:
         kinds: set[Kind] = {each.kind for each in segments}
@@ -259,6 +260,28 @@ class Runner(Generic[A]):
         for group, (start, _) in tuple(self._slots[slot].open.items()):
             self.commit(slot, start, group)
 
+    @property
+    def drafts(self) -> bool:
+        """Whether the model has a draft head."""
+        return "draft" in self._groups
+
+    @property
+    def can_rewind_drafts(self) -> bool:
+        """Whether the draft head's states can go back by more than the last forward."""
+        return not self._fixed.get("draft", True) and all(key.window is None for key in self._tables.keys("draft"))
+
+    def rewind_drafts(self, slot: int, length: int) -> None:
+        """Forget the draft head's rows behind a committed length.
+
+        Raises:
+            BackendError: its states cannot go back, rows are open, or it is not so long.
+        """
+        held = self._slots[slot]
+        if not self.can_rewind_drafts or "draft" in held.open or length > len(held.tokens["draft"]):
+            raise BackendError(f"the draft states of slot {slot} cannot go back to {length}")
+        del held.tokens["draft"][length:]
+        self._tables.commit(slot, length, "draft")
+
     # ---- reading -------------------------------------------------------------------------------------------
 
     def sample(self, output: Output[A], draws: Sequence[Draw]) -> list[Drawn]:
@@ -292,7 +315,10 @@ class Runner(Generic[A]):
         picked = (
             output.picked if whole else ops.rows(output.picked, self._session.array(np.asarray(rows, dtype=np.int32)))
         )
-        return self._decoder.logits(ops, picked)
+        decoder = self._decoder if output.group == "main" else self._decoder.draft
+        if decoder is None:
+            raise BackendError("this model has no draft head")
+        return decoder.logits(ops, picked)
 
     # ---- snapshots -----------------------------------------------------------------------------------------
 
@@ -413,3 +439,9 @@ class Runner(Generic[A]):
     def close(self) -> None:
         """Free the device."""
         self._session.close()
+
+
+def _hidden(wanted: HiddenRows[A]) -> A:
+    first = wanted.output.spans[wanted.segment][0] + wanted.first
+    rows: A = wanted.output.hidden[first : first + wanted.count]
+    return rows

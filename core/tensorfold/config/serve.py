@@ -13,9 +13,10 @@ from tensorfold.config.values import SettingValue
 from tensorfold.contracts.settings import PluginSettings, Setting, SettingsTable, SettingType
 from tensorfold.errors import ConfigError
 
-__all__ = ["LogFormat", "LogLevel", "ServeConfig", "core_table", "load_config"]
+__all__ = ["Drafts", "LogFormat", "LogLevel", "ServeConfig", "core_table", "load_config"]
 
 LogFormat: TypeAlias = Literal["auto", "console", "json"]
+Drafts: TypeAlias = Literal["auto", "off"]
 LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 
 _ENDLESS = float("inf")
@@ -91,6 +92,10 @@ class ServeConfig:
     scheduler: str | None = _value("str", None, "The scheduling policy, of those that are offered.")
     decode_share: float = _value(
         "float", 0.25, "The share of time that running replies get beside a prompt.", low=0, high=1
+    )
+
+    drafts: Drafts = _value(
+        "str", "auto", "Guess tokens ahead: auto where it pays, or off; replies are the same.", among=("auto", "off")
     )
 
     max_tokens: int | None = _value("int", None, "The reply limit of requests that give none.", low=1)

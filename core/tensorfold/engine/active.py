@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from tensorfold.engine.drafts import Chances
 from tensorfold.engine.events import LocalStream
 from tensorfold.engine.job import Job
 from tensorfold.engine.plan import Chunk
@@ -56,8 +57,10 @@ class Entry:
 class ActiveRequest:
     """One request in the engine."""
 
-    def __init__(self, number: int, job: Job, stream: LocalStream, arrived: float) -> None:
-        """`number` is the request's own in this engine; `arrived` is in monotonic seconds.
+    def __init__(
+        self, number: int, job: Job, stream: LocalStream, arrived: float, chances: Chances | None = None
+    ) -> None:
+        """`number` is the request's own in this engine; `arrived` is in monotonic seconds; `chances` are the engine's.
 
         Raises:
             Exception: what the family's parser or a drafter raises; the request cannot be run then.
@@ -67,7 +70,8 @@ class ActiveRequest:
         self.ended = False
         """Its last event is posted."""
         self.entries = tuple(
-            Entry(self, Sequence(job, choice), f"{number}.{choice}:{job.request.id}") for choice in range(job.choices)
+            Entry(self, Sequence(job, choice, chances), f"{number}.{choice}:{job.request.id}")
+            for choice in range(job.choices)
         )
         self.sleeping = list(self.entries[1:])
         """Choices that share the first one's prompt and wait until it is computed."""

@@ -16,6 +16,7 @@ from tensorfold.contracts.engine import EngineStatus, PreparedPrompt
 from tensorfold.contracts.policy import Load, SchedulerPolicy
 from tensorfold.engine.admission import Admission, GateMaker, PromptSource, no_gates
 from tensorfold.engine.capacity import effective_window
+from tensorfold.engine.depth import Depth, MeasuredDepth
 from tensorfold.engine.drafts import Drafting
 from tensorfold.engine.events import LocalStream, Postbox
 from tensorfold.engine.front import FrontPool
@@ -48,10 +49,11 @@ class LocalEngine:
         settings: EngineSettings | None = None,
         policy: SchedulerPolicy | None = None,
         drafting: Drafting | None = None,
+        depth: Depth | None = None,
         gates: GateMaker = no_gates,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`clock` gives monotonic seconds."""
+        """`depth` shares out the rows of a round; None: by what rounds cost. `clock` gives monotonic seconds."""
         settings = EngineSettings() if settings is None else settings
         self.window = effective_window(runner, settings.window)
         """Prompt and reply together, in tokens."""
@@ -71,7 +73,7 @@ class LocalEngine:
             gates=gates,
         )
         self._front = FrontPool(settings.front_threads, settings.front_queue)
-        self._loop = EngineLoop(runner, self._policy, settings, clock)
+        self._loop = EngineLoop(runner, self._policy, settings, MeasuredDepth() if depth is None else depth, clock)
         self._postbox: Postbox | None = None
         self._open: set[LocalStream] = set()
         self._preparing = 0

@@ -15,15 +15,20 @@ from tensorfold.compute.runner import Memory, Runner
 from tensorfold.contracts.policy import SchedulerPolicy
 from tensorfold.engine.active import ActiveRequest
 from tensorfold.engine.capacity import Capacity
+from tensorfold.engine.depth import Depth
+from tensorfold.engine.drafts import Chances
 from tensorfold.engine.events import LocalStream, Postbox
+from tensorfold.engine.heads import DraftHead
 from tensorfold.engine.job import Job
 from tensorfold.engine.kept import PrefixCache
 from tensorfold.engine.lanes import Lanes
+from tensorfold.engine.prefill import Prefill
 from tensorfold.engine.roster import Roster, Totals
 from tensorfold.engine.rounds import Rounds
 from tensorfold.engine.scheduler import ChunkTurn, RowsTurn, Scheduler, Turn
 from tensorfold.engine.settings import EngineSettings
 from tensorfold.engine.sharing import Sharing
+from tensorfold.engine.steps import Steps
 from tensorfold.errors import GenerationFailed
 from tensorfold.ir import Failed
 
@@ -85,7 +90,12 @@ class EngineLoop:
     """Owns the Runner. `submit`, `wake` and `stop` may be called from any thread and never block."""
 
     def __init__(
-        self, runner: Runner[Any], policy: SchedulerPolicy, settings: EngineSettings, clock: Callable[[], float]
+        self,
+        runner: Runner[Any],
+        policy: SchedulerPolicy,
+        settings: EngineSettings,
+        depth: Depth,
+        clock: Callable[[], float],
     ) -> None:
         self.totals = Totals()
         self.gauges = Gauges(memory=runner.memory())
@@ -98,18 +108,13 @@ class EngineLoop:
         self._prefixes = PrefixCache(runner, settings.prefix_bytes, settings.prefix_copies)
         self._lanes = Lanes(runner, Capacity(runner, settings.growth), self._prefixes)
         sharing = Sharing(self._prefixes)
-        self._scheduler = Scheduler(self._lanes, sharing, policy, settings.decode_share)
+        self._scheduler = Scheduler(self._lanes, sharing, policy, settings.decode_share, most=settings.rows)
         self._roster = Roster(self._scheduler, sharing, self.totals, clock)
-        self._rounds = Rounds(
-            runner,
-            self._lanes,
-            self._prefixes,
-            self._scheduler,
-            self._roster,
-            self.totals,
-            rows=settings.rows,
-            clock=clock,
-        )
+        head = DraftHead(runner, settings.head_depth)
+        steps = Steps(runner, self._lanes, self._prefixes, self._scheduler, self._roster, head, self.totals, clock)
+        self._prefill = Prefill(steps)
+        self._rounds = Rounds(steps, depth, settings.rows)
+        self._chances = Chances()
         self._inbox: SimpleQueue[_Message] = SimpleQueue()
         self._postboxes: dict[Postbox, None] = {}
         self._number = 0
@@ -207,7 +212,7 @@ class EngineLoop:
         self._postboxes[submission.stream.postbox] = None
         self._number += 1
         try:
-            active = ActiveRequest(self._number, submission.job, submission.stream, submission.arrived)
+            active = ActiveRequest(self._number, submission.job, submission.stream, submission.arrived, self._chances)
         except Exception as error:  # noqa: BLE001 (a plugin may raise anything)
             structlog.get_logger().error("a request cannot begin", request=submission.job.request.id, exc_info=error)
             reason = f"the engine failed this request before it began ({type(error).__name__})"
@@ -241,7 +246,7 @@ class EngineLoop:
         try:
             match turn:
                 case ChunkTurn(entry):
-                    self._rounds.chunk(entry)
+                    self._prefill.chunk(entry)
                     self._scheduler.ran_chunk(self._clock() - self._work.since)
                 case RowsTurn(entries):
                     self._rounds.rows(entries)

@@ -43,7 +43,10 @@ Turn: TypeAlias = ChunkTurn | RowsTurn
 class Scheduler:
     """The entries of all requests, by what they wait for."""
 
-    def __init__(self, lanes: Lanes, sharing: Sharing, policy: SchedulerPolicy, decode_share: float) -> None:
+    def __init__(
+        self, lanes: Lanes, sharing: Sharing, policy: SchedulerPolicy, decode_share: float, *, most: int
+    ) -> None:
+        """`most` replies share a round."""
         self.waiting: list[Entry] = []
         """Without a slot."""
         self.prefilling: list[Entry] = []
@@ -54,6 +57,7 @@ class Scheduler:
         self._sharing = sharing
         self._policy = policy
         self._share = decode_share
+        self._most = most
         self._owed = 0.0
         """Seconds that running replies still get before the next chunk."""
         self._rounds = 0
@@ -73,11 +77,18 @@ class Scheduler:
     def next(self, now: float) -> Turn | None:
         """The next step; None when nothing can run, which is so only while nobody holds a slot."""
         if self.running and self._owed > 0:
-            return RowsTurn(tuple(self.running))
+            return self._round()
         entry = self._next_prompt(now)
         if entry is not None:
             return ChunkTurn(entry)
-        return RowsTurn(tuple(self.running)) if self.running else None
+        return self._round() if self.running else None
+
+    def _round(self) -> RowsTurn:
+        """The replies that have waited longest, as many as share a round."""
+        turn = tuple(self.running[: self._most])
+        if len(self.running) > self._most:
+            self.running = [*self.running[self._most :], *turn]
+        return RowsTurn(turn)
 
     def ran_chunk(self, seconds: float) -> None:
         """A chunk took so long: running replies get their share of it, and one round at least."""

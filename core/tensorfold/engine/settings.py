@@ -30,7 +30,9 @@ class EngineSettings:
     prefix_copies: int | None = None
     """Of that, the most outside any page: copies of fixed-size states; None: no bound of its own."""
     rows: int = 64
-    """The most rows in one step of running replies, guesses included; each reply has at least one."""
+    """The most rows in one step of running replies, guesses included; where more replies run they take turns."""
+    head_depth: int = 3
+    """The most guesses of the checkpoint's own draft head that follow each other; 0: it is not used."""
     round_limit: float = 120.0
     """Seconds after which a round of replies that has not returned counts as stuck."""
     chunk_limit: float = 900.0
