@@ -10,6 +10,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import msgspec
@@ -376,3 +377,34 @@ def test_the_same_request_again_gives_the_same_reply(runner: MakeRunner) -> None
     reference = serial(runner, each)
     for answer in asyncio.run(main()):
         same(answer, reference)
+
+
+def test_replies_from_a_kept_a_spilled_and_a_reloaded_prefix_equal_fresh_ones(
+    runner: MakeRunner, tmp_path: Path
+) -> None:
+    """The same prompts on one engine again and again, with memory for few of them, and on one that was restarted."""
+    requests = [
+        request(sampling, prompt=(*PROMPT, number), tokens=30, logprobs=2)
+        for number, sampling in enumerate(SAMPLINGS.values(), start=10)
+    ]
+    references = [serial(runner, each) for each in requests]
+    settings = EngineSettings(spill_folder=tmp_path, spill_bytes=1 << 26)
+
+    async def main() -> list[Answer]:
+        engine = LocalEngine(
+            runner(1, WINDOW),
+            prompts=ToyPrompts(TOKENIZER),
+            tokenizer=TOKENIZER,
+            chat=PlainFormat(),
+            drafting=CopyDrafting(),
+            depth=Deepest(),
+            settings=settings,
+        )
+        async with running(engine):
+            return [fold(await events(engine, each)) for each in (*requests, *requests)]
+
+    for restart in range(2):
+        answers = asyncio.run(main())
+        for place, answer in enumerate(answers):
+            same(answer, references[place % len(requests)])
+        assert all(answer.usage.cached_tokens for answer in answers[len(requests) if restart == 0 else 0 :])

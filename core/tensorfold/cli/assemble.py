@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import platformdirs
+
 from tensorfold.chat.prompt import PromptBuilder
 from tensorfold.checkpoint.open import OpenCheckpoint, open_checkpoint
 from tensorfold.cli.backends import choose_backend
@@ -218,6 +220,8 @@ def _engine_settings(config: ServeConfig, memory: MemoryPlan) -> EngineSettings:
         decode_share=config.decode_share,
         prefix_bytes=_prefix_bytes(config),
         prefix_copies=memory.copies,
+        spill_folder=config.spill_dir or Path(platformdirs.user_cache_dir("tensorfold")) / "prefixes",
+        spill_bytes=int(config.spill_gib * GIB),
     )
     if config.drafts == "off":
         settings = dataclasses.replace(settings, head_depth=0)

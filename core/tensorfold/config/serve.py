@@ -88,6 +88,8 @@ class ServeConfig:
     prompt_cache_gib: float | None = _value(
         "float", None, "GiB of kept prompts; by default what nothing else needs. 0: none.", low=0
     )
+    spill_gib: float = _value("float", 0.0, "GiB of kept prompts on disk, for a restarted server too; 0: none.", low=0)
+    spill_dir: Path | None = _value("path", None, "The folder for them; by default one in the user's cache.")
     queue: int = _value("int", 64, "How many requests may wait before the next is refused.", low=0)
     scheduler: str | None = _value("str", None, "The scheduling policy, of those that are offered.")
     decode_share: float = _value(

@@ -19,7 +19,7 @@ from tensorfold.engine.job import Job
 from tensorfold.engine.plan import Chunk
 from tensorfold.engine.prefix import PrefixTree
 
-__all__ = ["MOST", "KeptPrefix", "PrefixCache", "Shelf", "keep_starts", "shares"]
+__all__ = ["MOST", "Keeping", "KeptPrefix", "PrefixCache", "Shelf", "keep_starts", "serves", "shares"]
 
 MOST = 4
 """Starts of one prompt that are kept."""
@@ -55,9 +55,27 @@ class Shelf(Protocol):
         """Take a prefix that is about to be given up; may refuse silently."""
         ...
 
-    def find(self, job: Job, longer_than: int) -> KeptPrefix | None:
+    def find(self, job: Job, longer_than: int, runner: Runner[Any]) -> KeptPrefix | None:
         """A prefix that serves this prompt, back in the runner's memory; None: there is none, or no room for it."""
         ...
+
+    def closing(self) -> None:
+        """The engine ends: what is put from here on is the last."""
+        ...
+
+    def close(self) -> None:
+        """Return when what was put is safe."""
+        ...
+
+
+def serves(ids: tuple[int, ...], chunks: tuple[Chunk, ...], job: Job, *, equal: bool) -> bool:
+    """Whether a prompt that begins with this prefix may go on from what was computed of it by these chunks.
+
+    `equal`: chunks and rows give the same bits, so that any way of computing it is as good.
+    """
+    if len(ids) >= len(job.ids):
+        return False
+    return equal or (chunks == job.chunks[: len(chunks)] and chunks[-1].end == len(ids))
 
 
 def keep_starts(job: Job, common: int) -> frozenset[int]:
@@ -148,16 +166,18 @@ class PrefixCache:
     # ---- finding -------------------------------------------------------------------------------------------
 
     def find(self, job: Job) -> KeptPrefix | None:
-        """The longest prefix that serves this prompt, from memory or from the shelf."""
-        if job.whole:
-            return None
-        found = self._in_memory(job)
-        if self._shelf is not None:
-            brought = self._shelf.find(job, 0 if found is None else found.length)
-            if brought is not None:
-                self._add(brought)
-                return brought
-        return found
+        """The longest prefix in memory that serves this prompt."""
+        return None if job.whole else self._in_memory(job)
+
+    def fetch(self, job: Job, found: KeptPrefix | None) -> KeptPrefix | None:
+        """A longer one from the shelf, if there is any and room for it; else the one that was found."""
+        if self._shelf is None or job.whole:
+            return found
+        brought = self._shelf.find(job, 0 if found is None else found.length, self._runner)
+        if brought is None:
+            return found
+        self._add(brought)
+        return brought if brought in self._order else found
 
     def length(self, job: Job) -> int:
         """The length of the longest prefix in memory that serves this prompt."""
@@ -165,16 +185,10 @@ class PrefixCache:
         return 0 if found is None else found.length
 
     def _in_memory(self, job: Job) -> KeptPrefix | None:
-        return next((kept for kept in self._tree.along(job.ids) if self.serves(kept, job)), None)
-
-    def serves(self, kept: KeptPrefix, job: Job) -> bool:
-        """Whether a prompt that begins with this prefix may go on from it."""
-        if kept.length >= len(job.ids):
-            return False
-        # A prefix of whole chunks that the prompt's own plan begins with.
-        if self._runner.chunk_equals_rows:
-            return True
-        return kept.chunks == job.chunks[: len(kept.chunks)] and kept.chunks[-1].end == kept.length
+        equal = self._runner.chunk_equals_rows
+        return next(
+            (kept for kept in self._tree.along(job.ids) if serves(kept.ids, kept.chunks, job, equal=equal)), None
+        )
 
     def use(self, kept: KeptPrefix) -> None:
         """A prompt begins from this prefix."""
@@ -255,10 +269,14 @@ class PrefixCache:
 
     def close(self) -> None:
         """Hand everything to the shelf, the most recently used first, and forget it."""
+        if self._shelf is not None:
+            self._shelf.closing()
         for kept in reversed(tuple(self._order)):
             if self._shelf is not None:
                 self._shelf.put(kept, self._runner)
             self.drop(kept)
+        if self._shelf is not None:
+            self._shelf.close()
 
     def _evict(self, kept: KeptPrefix) -> None:
         self.evictions += 1

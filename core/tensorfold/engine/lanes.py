@@ -41,6 +41,10 @@ class Lanes:
         missing = self._capacity.missing(entry, holders, shared)
         if missing and not self._prefixes.make_room(missing, but=prefix):
             return "no room"
+        if not entry.computed:
+            # What the shelf brings takes pages that are set aside for this entry already.
+            prefix = self._prefixes.fetch(entry.active.job, prefix)
+            snapshot = None if prefix is None else prefix.snapshot
         slot = self._runner.acquire()
         if slot is None:
             return "no lane"

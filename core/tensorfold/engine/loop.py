@@ -28,6 +28,7 @@ from tensorfold.engine.rounds import Rounds
 from tensorfold.engine.scheduler import ChunkTurn, RowsTurn, Scheduler, Turn
 from tensorfold.engine.settings import EngineSettings
 from tensorfold.engine.sharing import Sharing
+from tensorfold.engine.spill import SpillShelf
 from tensorfold.engine.steps import Steps
 from tensorfold.errors import GenerationFailed
 from tensorfold.ir import Failed
@@ -105,7 +106,7 @@ class EngineLoop:
         self._runner = runner
         self._settings = settings
         self._clock = clock
-        self._prefixes = PrefixCache(runner, settings.prefix_bytes, settings.prefix_copies)
+        self._prefixes = PrefixCache(runner, settings.prefix_bytes, settings.prefix_copies, _shelf(runner, settings))
         self._lanes = Lanes(runner, Capacity(runner, settings.growth), self._prefixes)
         sharing = Sharing(self._prefixes)
         self._scheduler = Scheduler(self._lanes, sharing, policy, settings.decode_share, most=settings.rows)
@@ -308,3 +309,9 @@ class EngineLoop:
             if isinstance(message, Submission):
                 self._postboxes[message.stream.postbox] = None
                 message.stream.post(Failed.of(GenerationFailed("the engine has stopped")))
+
+
+def _shelf(runner: Runner[Any], settings: EngineSettings) -> SpillShelf | None:
+    if settings.spill_folder is None or not settings.spill_bytes:
+        return None
+    return SpillShelf(settings.spill_folder, settings.spill_bytes, runner)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from tensorfold.ir import Sampling
 
@@ -29,6 +30,10 @@ class EngineSettings:
     """The most device memory of kept prefixes; 0: none are kept; None: whatever nobody else needs."""
     prefix_copies: int | None = None
     """Of that, the most outside any page: copies of fixed-size states; None: no bound of its own."""
+    spill_folder: Path | None = None
+    """Where prefixes go that memory has no room for; None: nowhere."""
+    spill_bytes: int = 0
+    """The most bytes of files there."""
     rows: int = 64
     """The most rows in one step of running replies, guesses included; where more replies run they take turns."""
     head_depth: int = 3
