@@ -1,4 +1,4 @@
-"""How these checkpoints converse: by their own template, and in plain text."""
+"""How Qwen3.8-Flash-Next converses: as text, until its reasoning and calls are read."""
 
 from __future__ import annotations
 

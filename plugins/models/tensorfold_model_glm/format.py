@@ -1,4 +1,4 @@
-"""How these checkpoints converse: by their own template, and in plain text."""
+"""How GLM-5.3 and GLM-5.3-Flash converse: as text, until their reasoning and calls are read."""
 
 from __future__ import annotations
 
