@@ -9,6 +9,7 @@ from tensorfold.testing.backends import BackendContract
 from tensorfold_backend_torch import TorchBackend
 
 pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
 
 
 class TestTorchFloat32(BackendContract):

@@ -19,6 +19,7 @@ from tensorfold.errors import BackendError, ConfigError, PluginUnavailable
 from tensorfold_backend_torch import TorchBackend, tensorfold_backends
 
 torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
 
 CPU = BackendSettings(device="cpu", threads=1)
 

@@ -13,7 +13,7 @@ from tensorfold.cli.early import take_early
 from tensorfold.cli.program import run
 from tensorfold.errors import ConfigError
 
-HEAVY = ("torch", "mlx", "transformers", "numba", "uvicorn", "jinja2")
+HEAVY = ("torch", "mlx", "transformers", "numba", "numpy", "uvicorn", "falcon", "jinja2", "structlog")
 
 PLUGIN = """
 import click

@@ -18,9 +18,10 @@ from tensorfold.contracts.model_config import ModelConfig
 from tensorfold.contracts.step import Segment
 from tensorfold.testing.random_tensors import RandomTensors
 from tensorfold_backend_torch import TorchBackend
-from tensorfold_model_llama import LlamaFamily
+from tensorfold_model_llama.family import LlamaFamily
 
 torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
 
 HIDDEN, HEADS, KV_HEADS, WIDTH, INNER, LAYERS, VOCABULARY = 576, 9, 3, 64, 1536, 2, 1000
 CONFIG = ModelConfig(

@@ -10,7 +10,7 @@ from tensorfold.contracts.family import SamplingDefaults
 from tensorfold.contracts.model_config import ModelConfig
 from tensorfold.contracts.states import KV
 from tensorfold.errors import CheckpointUnsupported
-from tensorfold_model_llama import LlamaFamily
+from tensorfold_model_llama.family import LlamaFamily
 
 FAMILY = LlamaFamily()
 

@@ -12,7 +12,7 @@ from tensorfold.contracts.family import ModelFamily
 from tensorfold.contracts.model_config import ModelConfig
 from tensorfold.testing.families import ModelFamilyContract, TinyCheckpoint
 from tensorfold.testing.random_tensors import RandomTensors
-from tensorfold_model_llama import LlamaFamily
+from tensorfold_model_llama.family import LlamaFamily
 
 Shapes: TypeAlias = Callable[[ModelConfig], dict[str, tuple[int, ...]]]
 

@@ -23,7 +23,7 @@ from tensorfold.contracts.model_config import ModelConfig
 from tensorfold.contracts.step import Segment
 from tensorfold.testing.random_tensors import RandomTensors
 from tensorfold.testing.reference import ReferenceBackend
-from tensorfold_model_llama import LlamaFamily
+from tensorfold_model_llama.family import LlamaFamily
 
 Shapes: TypeAlias = Callable[[ModelConfig], dict[str, tuple[int, ...]]]
 

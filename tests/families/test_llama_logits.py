@@ -19,7 +19,7 @@ from tensorfold.compute.weights import load_decoder
 from tensorfold.contracts.backend import BackendSettings, Session
 from tensorfold.contracts.step import Segment
 from tensorfold.testing.reference import ReferenceBackend
-from tensorfold_model_llama import LlamaFamily
+from tensorfold_model_llama.family import LlamaFamily
 
 pytestmark = pytest.mark.torch
 

@@ -131,7 +131,9 @@ def _load(config: ServeConfig, chosen: _Chosen, session: Session[Any], stages: S
     chat = family.chat(checkpoint.config)
     engine = LocalEngine(
         runner,
-        prompts=PromptBuilder(tokenizer, checkpoint.templates, chat, vocabulary=geometry.vocabulary),
+        prompts=PromptBuilder(
+            tokenizer, checkpoint.templates, chat, vocabulary=geometry.vocabulary, window=memory.window
+        ),
         tokenizer=tokenizer,
         chat=chat,
         settings=_engine_settings(config, memory),

@@ -8,7 +8,7 @@ share the code here, so a backend that overrides nothing computes chunks and row
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Generic, cast
 
 import numpy as np
@@ -34,10 +34,6 @@ __all__ = ["ComposedOps", "ComposedSession"]
 
 class ComposedOps(RecurrentOps[A]):
     """All operations. Overrides keep the rules of `contracts.ops`; `testing.backends` checks them."""
-
-    def block(self, name: str) -> Callable[..., Any] | None:
-        del name
-        return None
 
 
 class ComposedSession(ABC, Generic[A]):

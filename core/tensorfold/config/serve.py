@@ -68,7 +68,7 @@ class ServeConfig:
     metrics_open: bool = _value("bool", False, "Serve /metrics and /v1/metrics without a key.")
     body_limit: int = _value("int", 32 * 1024 * 1024, "The longest request body, in bytes.", low=1024)
     keep_alive: float = _value("float", 10.0, "Seconds of silence after which a stream gets a comment.", low=0.1)
-    grace: float = _value("float", 10.0, "Seconds that running replies get to end at a shutdown.", low=0)
+    grace: float = _value("float", 5.0, "Seconds that running replies get to end at a shutdown.", low=0)
 
     dialect: tuple[str, ...] = _value("strs", (), "Serve this API, and only those given so.")
     plugin: tuple[str, ...] = _value(

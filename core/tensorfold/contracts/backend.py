@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from tensorfold.contracts.arrays import A
 from tensorfold.contracts.family import Decoder, Geometry
@@ -16,6 +13,10 @@ from tensorfold.contracts.sampling import Draw, Drawn
 from tensorfold.contracts.states import Group, StateSpec, TableKey
 from tensorfold.contracts.step import Kind
 from tensorfold.contracts.weights import Packer
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 __all__ = [
     "Backend",

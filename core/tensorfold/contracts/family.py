@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
-
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tensorfold.contracts.arrays import A
 from tensorfold.contracts.chat import ChatFormat
@@ -15,6 +13,9 @@ from tensorfold.contracts.ops import Ops
 from tensorfold.contracts.states import StateSpec
 from tensorfold.contracts.step import Step
 from tensorfold.contracts.weights import Weights
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 __all__ = ["Claim", "Decoder", "Geometry", "GgufArchitecture", "GgufTensor", "ModelFamily", "SamplingDefaults"]
 

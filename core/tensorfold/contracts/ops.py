@@ -18,8 +18,8 @@ Rules that hold for all of them:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NewType, Protocol
+from collections.abc import Sequence
+from typing import NewType, Protocol
 
 from tensorfold.contracts.arrays import A
 from tensorfold.contracts.handles import Activation, ConvWeight, Embedding, Experts, LatentUp, Linear, Rope, Router
@@ -206,10 +206,4 @@ class Ops(Protocol[A]):
 
     def ssd(self, step: Step[A], name: str, x: A, dt: A, a: A, b: A, c: A, d: A) -> A:
         """Mamba-2: `x [R, h, p]`, `dt [R, h]` ready, `a [h]` negative, `b, c [R, g, n]`, `d [h]` to `[R, h, p]`."""
-        ...
-
-    # ---- whole blocks ----------------------------------------------------------------------------------------
-
-    def block(self, name: str) -> Callable[..., Any] | None:
-        """A faster whole block of `compute.layers` under this name, or None; asked once at build."""
         ...

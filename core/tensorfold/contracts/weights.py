@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from tensorfold.contracts.arrays import A_co
 from tensorfold.contracts.handles import Activation, ConvWeight, Embedding, Experts, LatentUp, Linear
-from tensorfold.contracts.tensors import Tensor
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from tensorfold.contracts.tensors import Tensor
 
 __all__ = ["BlockPacker", "Packer", "VectorFn", "Weights"]
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
@@ -10,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorfold.compute.memory import plan_memory
-from tensorfold.compute.runner import Runner
+from tensorfold.compute.runner import HiddenRows, Output, Runner
 from tensorfold.compute.weights import TensorSource, load_decoder
 from tensorfold.contracts.backend import Session
-from tensorfold.contracts.family import ModelFamily
+from tensorfold.contracts.family import Decoder, ModelFamily
 from tensorfold.contracts.model_config import ModelConfig
 from tensorfold.contracts.step import Kind, Segment
 
-__all__ = ["WAYS", "Loaded", "Way"]
+__all__ = ["WAYS", "Loaded", "Reply", "Way", "beside_the_head", "drafted_reply", "serial_reply"]
 
 Logits: TypeAlias = NDArray[np.float32]
 
@@ -27,14 +28,14 @@ class Loaded:
 
     def __init__(self, family: ModelFamily, config: ModelConfig, source: TensorSource, session: Session[Any]) -> None:
         self.geometry = family.geometry(config)
-        self._decoder = load_decoder(family, config, source, session.packer)
+        self.decoder: Decoder[Any] = load_decoder(family, config, source, session.packer)
         self._session = session
 
     def runner(self) -> Runner[Any]:
         """A fresh one, with room for two sequences."""
         context = min(self.geometry.window, 256)
         plan = plan_memory(self.geometry, self._session, lanes=2, context=context, budget=1 << 28)
-        return Runner(self._decoder, self._session, self.geometry, lanes=2, pages=plan.pages, identity="ways")
+        return Runner(self.decoder, self._session, self.geometry, lanes=2, pages=plan.pages, identity="ways")
 
 
 class _Sequence:
@@ -114,3 +115,91 @@ WAYS: Final[Mapping[str, Way]] = MappingProxyType(
     }
 )
 """All of them give what the model says of the sequence."""
+
+
+# ---- the draft head, and greedy replies without and with it ------------------------------------------------
+
+
+def beside_the_head(loaded: Loaded, tokens: tuple[int, ...]) -> tuple[Logits, Logits]:
+    """The target's logits of all tokens but the last, and its draft head's of all but the first, beside its rows."""
+    runner = loaded.runner()
+    sequence = _Sequence(runner)
+    output = runner.forward([sequence.segment(tokens[:-1], "rows")])
+    target = runner.logits(output, range(output.rows))
+    runner.commit(sequence.slot, output.rows)
+    head = runner.draft([Segment(sequence.slot, tokens[1:], 0, want="all")], [HiddenRows(output, 0, len(tokens) - 1)])
+    return target, runner.logits(head, range(head.rows))
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A greedy reply."""
+
+    tokens: tuple[int, ...]
+    logits: Logits
+    """`[n, V]`: what each token was chosen by."""
+    accepted: int = 0
+    """How many of them were drafted."""
+
+
+def serial_reply(loaded: Loaded, prompt: tuple[int, ...], count: int) -> Reply:
+    """One token a step."""
+    sequence = _Sequence(loaded.runner())
+    sequence.feed(prompt, "chunk")
+    logits = [sequence.logits[0][-1]]
+    tokens = [int(logits[0].argmax())]
+    while len(tokens) < count:
+        sequence.feed((tokens[-1],), "rows")
+        logits.append(sequence.logits[-1][0])
+        tokens.append(int(logits[-1].argmax()))
+    return Reply(tuple(tokens), np.stack(logits))
+
+
+def drafted_reply(loaded: Loaded, prompt: tuple[int, ...], count: int, ahead: int) -> Reply:
+    """`ahead` tokens drafted by the checkpoint's head in each step, those kept that the target would have chosen."""
+    runner = loaded.runner()
+    sequence = _Sequence(runner)
+    output = runner.forward([sequence.segment(prompt, "chunk")])
+    runner.commit(sequence.slot, len(prompt))
+    logits = [runner.logits(output, [len(prompt) - 1])[0]]
+    tokens = [int(logits[0].argmax())]
+    followed, accepted = [*prompt[1:], tokens[0]], 0
+    while len(tokens) < count:
+        drafts = _drafts(runner, sequence.slot, followed, HiddenRows(output, 0, len(followed)), ahead)
+        output = runner.forward([sequence.segment((tokens[-1], *drafts), "rows")])
+        seen = runner.logits(output, range(1 + len(drafts)))
+        followed = list[int]()
+        for row, draft in enumerate((*drafts, None)):
+            logits.append(seen[row])
+            followed.append(int(seen[row].argmax()))
+            if followed[-1] != draft:
+                break
+        tokens.extend(followed)
+        accepted += len(followed) - 1
+        runner.commit(sequence.slot, runner.length(sequence.slot) + len(followed))
+    return Reply(tuple(tokens[:count]), np.stack(logits[:count]), accepted)
+
+
+def _drafts(
+    runner: Runner[Any], slot: int, followed: Sequence[int], hidden: HiddenRows[Any], ahead: int
+) -> tuple[int, ...]:
+    """The head takes the target's rows with the tokens that followed them, and goes on from its own rows; those it
+    forgets again."""
+
+    def run(tokens: Sequence[int], rows: HiddenRows[Any]) -> tuple[Output[Any], int]:
+        start = runner.length(slot, "draft")
+        output = runner.draft([Segment(slot, tuple(tokens), start, want="last")], [rows])
+        runner.commit(slot, start + len(tokens), "draft")
+        return output, int(runner.logits(output, [0])[0].argmax())
+
+    output, token = run(followed, hidden)
+    snapshot = runner.snapshot(slot)
+    drafts = [token]
+    while len(drafts) < ahead:
+        last = output.spans[0][1]
+        own = Output(output.hidden, output.picked, output.bounds, ((last - 1, last),))
+        output, token = run([token], HiddenRows(own, 0, 1))
+        drafts.append(token)
+    runner.restore(slot, snapshot)
+    runner.drop(snapshot)
+    return tuple(drafts)

@@ -8,7 +8,6 @@ from pathlib import Path
 from tensorfold import hookimpl
 from tensorfold.contracts.auth import AuthSource
 from tensorfold.contracts.settings import PluginSettings, Setting, SettingsTable
-from tensorfold_auth_keys.source import KeySource
 
 __all__ = ["tensorfold_auth_sources", "tensorfold_settings"]
 
@@ -50,6 +49,9 @@ def tensorfold_settings() -> Iterable[SettingsTable]:
 @hookimpl
 def tensorfold_auth_sources(settings: PluginSettings) -> Iterable[AuthSource]:
     """One source, which guards when any key is configured."""
+    # Imported when it is asked for, since every command asks for the settings.
+    from tensorfold_auth_keys.source import KeySource
+
     values = settings.table(TABLE)
     file = values["api_key_file"]
     yield KeySource(

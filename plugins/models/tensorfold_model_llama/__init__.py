@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tensorfold import hookimpl
-from tensorfold_model_llama.family import LlamaFamily
+from tensorfold.contracts.family import ModelFamily
 
-__all__ = ["LlamaFamily", "tensorfold_model_families"]
+__all__ = ["tensorfold_model_families"]
 
 
 @hookimpl
-def tensorfold_model_families() -> Iterable[LlamaFamily]:
+def tensorfold_model_families() -> Iterable[ModelFamily]:
     """The family of this plugin."""
+    # Imported when a model is served: every command imports this module.
+    from tensorfold_model_llama.family import LlamaFamily
+
     return (LlamaFamily(),)
