@@ -58,17 +58,19 @@ class Admission:
         chat: ChatFormat,
         geometry: Geometry,
         window: int,
+        shortage: str = "",
         chunk: int,
         settings: EngineSettings,
         drafting: Drafting | None,
         gates: GateMaker,
     ) -> None:
-        """`window` is the effective one; `chunk` is the step of the chunk plan."""
+        """`window` is the effective one; `shortage` is said to who does not fit it; `chunk` is the chunk plan's step."""
         self._prompts = prompts
         self._tokenizer = tokenizer
         self._chat = chat
         self._geometry = geometry
         self._window = window
+        self._shortage = shortage
         self._chunk = chunk
         self._settings = settings
         self._drafting = drafting
@@ -115,6 +117,7 @@ class Admission:
                 window=self._window,
                 default=settings.max_tokens,
                 param=_prompt_param(request),
+                shortage=self._shortage,
             ),
             ends=ends,
             stop_ids=frozenset(limits.stop_token_ids),

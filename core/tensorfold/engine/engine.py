@@ -24,6 +24,7 @@ from tensorfold.engine.job import Job
 from tensorfold.engine.loop import EngineLoop, Submission
 from tensorfold.engine.policies import DefaultPolicy
 from tensorfold.engine.settings import EngineSettings
+from tensorfold.engine.titles import in_background
 from tensorfold.errors import GenerationFailed, Rejected
 from tensorfold.ir import JSON, Failed, Queued, Request
 
@@ -67,6 +68,7 @@ class LocalEngine:
             chat=chat,
             geometry=runner.geometry,
             window=self.window,
+            shortage=_shortage(runner, self.window, settings.window),
             chunk=runner.chunk,
             settings=settings,
             drafting=drafting,
@@ -89,6 +91,7 @@ class LocalEngine:
         """Check and queue a request; `Queued` is in the stream when this returns."""
         self._check_open()
         arrived = self._clock()
+        request = in_background(request)
         self._policy.admit(request, self._load())
         self._preparing += 1
         try:
@@ -200,3 +203,14 @@ class LocalEngine:
         loop = asyncio.get_running_loop()
         while not done() and loop.time() < end:
             await asyncio.sleep(POLL)
+
+
+def _shortage(runner: Runner[Any], window: int, asked: int | None) -> str:
+    """What a caller whose prompt is too long should know when it is memory that makes the window short."""
+    wanted = runner.geometry.window if asked is None else min(asked, runner.geometry.window)
+    if window >= wanted:
+        return ""
+    return (
+        f" The model's own window is {runner.geometry.window}; the memory for states of this server holds"
+        f" {runner.memory().positions} tokens: fewer --parallel lanes or more --state-memory make room for more."
+    )
