@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, Self
+from typing import Protocol, Self, runtime_checkable
 
-from tensorfold.ir import JSON, Event, Request
+from tensorfold.ir import JSON, Event, Request, Score, Scored
 
-__all__ = ["Engine", "EngineStatus", "EventStream", "ModelInfo", "PreparedPrompt", "Services"]
+__all__ = ["CanScore", "Engine", "EngineStatus", "EventStream", "ModelInfo", "PreparedPrompt", "Services"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +93,19 @@ class Engine(Protocol):
 
     async def close(self, grace: float) -> None:
         """Refuse new requests, let the running ones finish for `grace` seconds, then abort them and stop."""
+        ...
+
+
+@runtime_checkable
+class CanScore(Protocol):
+    """What an engine may offer besides."""
+
+    async def score(self, request: Score) -> Scored:
+        """How likely each label is to come next; the prompt is computed once for all of them.
+
+        Raises:
+            RequestError: it cannot be run (400), not now (429, 503), or it has failed.
+        """
         ...
 
 
