@@ -16,6 +16,7 @@ from tensorfold.compute.runner import Runner
 from tensorfold.compute.weights import load_decoder
 from tensorfold.config import ServeConfig
 from tensorfold.contracts.backend import Backend, BackendSettings, Session
+from tensorfold.contracts.chat import Tokenizer
 from tensorfold.contracts.engine import ModelInfo
 from tensorfold.contracts.family import Geometry
 from tensorfold.contracts.policy import SchedulerPolicy
@@ -50,6 +51,7 @@ class Assembled:
     engine: LocalEngine
     """Not started."""
     model: ModelInfo
+    tokenizer: Tokenizer
     catalog: Catalog
     path: Path
     claim: str
@@ -123,6 +125,7 @@ def _load(config: ServeConfig, chosen: _Chosen, session: Session[Any], stages: S
     return Assembled(
         engine=engine,
         model=_describe(config, chosen, engine.window),
+        tokenizer=tokenizer,
         catalog=chosen.catalog,
         path=chosen.path,
         claim=chosen.opened.claim.reason,

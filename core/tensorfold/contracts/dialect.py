@@ -17,6 +17,9 @@ __all__ = [
     "Endpoint",
     "ErrorEncoder",
     "Exchange",
+    "Inquiry",
+    "InquiryCodec",
+    "InquiryEndpoint",
     "Resource",
     "Scope",
     "StreamEncoder",
@@ -107,6 +110,40 @@ class Endpoint:
     scope: Scope = "api"
 
 
+class Inquiry(Protocol):
+    """One decoded body that is answered without generating a reply."""
+
+    async def answer(self, services: Services) -> bytes:
+        """The answer's body. Cancelled when the client leaves.
+
+        Raises:
+            RequestError: it cannot be answered.
+        """
+        ...
+
+
+class InquiryCodec(ErrorEncoder, Protocol):
+    """The wire format of inquiries. Decoding is pure, as a `Codec`'s."""
+
+    def decode(self, body: bytes, context: DecodeContext) -> Inquiry:
+        """What the body asks for.
+
+        Raises:
+            DecodeError: the body has another shape; names the place.
+            InvalidRequest, Unsupported: the shape is right and the request cannot be.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class InquiryEndpoint:
+    """An endpoint that asks and generates nothing (a count, token ids, probabilities): POST, served by the core."""
+
+    path: str
+    codec: InquiryCodec
+    scope: Scope = "api"
+
+
 @dataclass(frozen=True, slots=True)
 class Resource:
     """Any other path: a Falcon ASGI resource with `on_get`, `on_post`, ... responders."""
@@ -133,6 +170,7 @@ class Dialect:
     errors: ErrorEncoder
     """For errors on this dialect's paths that come before its codecs (401, 404, 405, 413)."""
     endpoints: tuple[Endpoint, ...] = ()
+    inquiries: tuple[InquiryEndpoint, ...] = ()
     resources: Callable[[Services], Sequence[Resource]] = _no_resources
     """Asked once, when the application is built."""
     describe_model: Callable[[ModelInfo], Mapping[str, JSON]] = _no_description

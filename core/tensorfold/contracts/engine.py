@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, Self
 
+from tensorfold.contracts.chat import Tokenizer
 from tensorfold.ir import JSON, Event, Request
 
 __all__ = ["Engine", "EngineStatus", "EventStream", "ModelInfo", "PreparedPrompt", "Services"]
@@ -102,3 +103,8 @@ class Services(Protocol):
 
     @property
     def model(self) -> ModelInfo: ...
+
+    @property
+    def tokenizer(self) -> Tokenizer | None:
+        """The model's; None when the engine runs elsewhere and keeps it there."""
+        ...
