@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, Self
+from typing import Protocol, Self, runtime_checkable
 
 from tensorfold.contracts.chat import Tokenizer
-from tensorfold.ir import JSON, Event, Request
+from tensorfold.ir import JSON, Event, Prompt, Request
 
-__all__ = ["Engine", "EngineStatus", "EventStream", "ModelInfo", "PreparedPrompt", "Services"]
+__all__ = [
+    "CanScore",
+    "Engine",
+    "EngineStatus",
+    "EventStream",
+    "ModelInfo",
+    "PreparedPrompt",
+    "ScoreAnswer",
+    "Services",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +101,31 @@ class Engine(Protocol):
 
     async def close(self, grace: float) -> None:
         """Refuse new requests, let the running ones finish for `grace` seconds, then abort them and stop."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreAnswer:
+    """What a model expects behind a prompt."""
+
+    logprobs: tuple[float, ...]
+    """For each group the logarithm of its tokens' joint probability, of the raw distribution at temperature 1."""
+    top: int
+    """The likeliest token of the whole vocabulary."""
+    prompt_tokens: int
+    cached_tokens: int = 0
+
+
+@runtime_checkable
+class CanScore(Protocol):
+    """What an engine may offer besides: the next token's distribution, without generating one."""
+
+    async def score(self, prompt: Prompt, groups: Sequence[Sequence[int]]) -> ScoreAnswer:
+        """The probability that the next token is one of each group's. Prompts with a common start share its work.
+
+        Raises:
+            RequestError: the prompt cannot be run (400), or not now (429, 503).
+        """
         ...
 
 
