@@ -7,6 +7,7 @@ import msgspec
 from tensorfold.errors import DecodeError, InvalidRequest, Unsupported
 from tensorfold.ir import JSON, Chat, Grammar, JsonSchema, Limits, Request, Sampling
 from tensorfold.wire import Int64, LenientNumber, lenient_float, lenient_int
+from tensorfold.wire.chats import offered_tools, read_effort
 from tensorfold_dialect_anthropic.blocks import Content, WireMessage, read_conversation
 from tensorfold_dialect_anthropic.tools import WireTool, WireToolChoice, read_tool_choice, read_tools
 
@@ -16,7 +17,6 @@ MAX_STOPS = 64
 """The most stop sequences."""
 MAX_STOP_LENGTH = 4096
 """Characters of one."""
-EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
 class WireThinking(msgspec.Struct):
@@ -99,12 +99,13 @@ def prompt_request(body: PromptBody, id: str) -> Request:
         raise DecodeError("messages must hold at least one message", param="messages")
     _check_context(body.context_management)
     tools = read_tools(body.tools or [])
+    choice = read_tool_choice(body.tool_choice, tools)
     switches, budget = _thinking(body)
     last = body.messages[-1]
     messages = read_conversation(body.system, body.messages)
     chat = Chat(
         messages=messages,
-        tools=tools,
+        tools=offered_tools(tools, choice),
         template_kwargs={**switches.variables, **(body.chat_template_kwargs or {})},
         reasoning_effort=switches.effort,
         # A reply goes on from the assistant's own last words.
@@ -116,7 +117,7 @@ def prompt_request(body: PromptBody, id: str) -> Request:
         model=body.model or "",
         limits=Limits(thinking_budget=budget),
         grammar=_grammar(body),
-        tool_choice=read_tool_choice(body.tool_choice, tools),
+        tool_choice=choice,
     )
 
 
@@ -163,9 +164,7 @@ class _Switches(msgspec.Struct, frozen=True):
 
 def _thinking(body: PromptBody) -> tuple[_Switches, int | None]:
     """The switches, and the thinking budget."""
-    effort = body.output_config.effort if body.output_config is not None else None
-    if effort is not None and effort not in EFFORTS:
-        raise DecodeError(f"output_config.effort must be one of {', '.join(EFFORTS)}", param="output_config.effort")
+    effort = read_effort(body.output_config.effort if body.output_config else None, "output_config.effort")
     match body.thinking:
         case None:
             # Off by default. As an effort it is a wish: a model that cannot but think is still served.

@@ -19,9 +19,9 @@ from tensorfold.ir import (
     ToolCallDelta,
 )
 from tensorfold.wire import BodyDecoder
+from tensorfold.wire.chat_messages import WireMessage, read_messages
 from tensorfold_dialect_openai.controls import Controls, StreamOptions, build_requests
 from tensorfold_dialect_openai.errors import OpenAIErrors
-from tensorfold_dialect_openai.messages import WireMessage, read_messages
 from tensorfold_dialect_openai.replies import (
     CallDelta,
     CallFunction,
