@@ -14,11 +14,12 @@ from tensorfold.errors import RequestError
 from tensorfold.ir import Event, Failed, fold
 from tensorfold.testing.dialects import CONTEXT
 from tensorfold_dialect_anthropic import anthropic_dialect
+from tensorfold_dialect_ollama import ollama_dialect
 from tensorfold_dialect_openai import openai_dialect
 
 FOLDER = Path(__file__).parent / "golden"
 RECORD = "TENSORFOLD_TEST_RECORD" in os.environ
-DIALECTS = (anthropic_dialect(), openai_dialect())
+DIALECTS = (anthropic_dialect(), ollama_dialect(), openai_dialect())
 CODECS = {endpoint.path: endpoint.codec for dialect in DIALECTS for endpoint in dialect.endpoints}
 
 

@@ -178,7 +178,7 @@ def test_a_conversation_goes_on(client: openai.OpenAI, server: tuple[str, Script
     engine = server[1]
 
     def ask(**fields: Any) -> str:
-        reply = client.responses.create(stream=stream, **fields)
+        reply: Any = client.responses.create(stream=stream, **fields)
         if stream:
             *_, last = reply
             assert last.type == "response.completed"

@@ -124,7 +124,7 @@ def _load(config: ServeConfig, chosen: _Chosen, session: Session[Any], stages: S
     )
     return Assembled(
         engine=engine,
-        model=_describe(config, chosen, engine.window),
+        model=_describe(config, chosen, engine.window, memory.lanes),
         tokenizer=tokenizer,
         catalog=chosen.catalog,
         path=chosen.path,
@@ -135,8 +135,9 @@ def _load(config: ServeConfig, chosen: _Chosen, session: Session[Any], stages: S
     )
 
 
-def _describe(config: ServeConfig, chosen: _Chosen, window: int) -> ModelInfo:
-    geometry, templates = chosen.geometry, chosen.opened.checkpoint.templates
+def _describe(config: ServeConfig, chosen: _Chosen, window: int, lanes: int) -> ModelInfo:
+    geometry, checkpoint = chosen.geometry, chosen.opened.checkpoint
+    templates = checkpoint.templates
     return ModelInfo(
         id=config.served_name or _name(config, chosen.path),
         aliases=config.alias,
@@ -151,7 +152,17 @@ def _describe(config: ServeConfig, chosen: _Chosen, window: int) -> ModelInfo:
         bos_token=templates.special_tokens.get("bos_token"),
         eos_token=templates.special_tokens.get("eos_token"),
         chat_template=templates.default,
+        path=str(chosen.path),
+        width=checkpoint.config.get(int, "hidden_size", geometry.hidden),
+        weights_bytes=_stored_bytes(chosen.path),
+        lanes=lanes,
     )
+
+
+def _stored_bytes(path: Path) -> int:
+    """Bytes of a checkpoint's weight files."""
+    files = [path] if path.is_file() else [*path.glob("*.safetensors"), *path.glob("*.gguf")]
+    return sum(file.stat().st_size for file in files)
 
 
 def _find(config: ServeConfig, plugins: Plugins) -> Path:

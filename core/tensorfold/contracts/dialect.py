@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from tensorfold.contracts.engine import ModelInfo, Services
 from tensorfold.errors import RequestError
 from tensorfold.ir import JSON, Answer, Event, Request
+
+if TYPE_CHECKING:
+    from prometheus_client.registry import Collector
 
 __all__ = [
     "Codec",
@@ -157,6 +160,10 @@ def _no_resources(services: Services) -> Sequence[Resource]:
     return ()
 
 
+def _no_collectors(services: Services) -> Sequence[Collector]:
+    return ()
+
+
 def _no_description(model: ModelInfo) -> Mapping[str, JSON]:
     return {}
 
@@ -173,5 +180,7 @@ class Dialect:
     inquiries: tuple[InquiryEndpoint, ...] = ()
     resources: Callable[[Services], Sequence[Resource]] = _no_resources
     """Asked once, when the application is built."""
+    collectors: Callable[[Services], Sequence[Collector]] = _no_collectors
+    """Prometheus collectors for `/metrics`, asked once too: readings under the names that the API's dashboards know."""
     describe_model: Callable[[ModelInfo], Mapping[str, JSON]] = _no_description
     """Keys for each model's entry in `/v1/models`; a clash with another dialect's stops the start."""

@@ -42,6 +42,14 @@ class ModelInfo:
     bos_token: str | None = None
     eos_token: str | None = None
     chat_template: str | None = None
+    path: str = ""
+    """Where the checkpoint is; empty: nowhere that a client should know."""
+    width: int = 0
+    """Of the hidden rows (`hidden_size`); 0: not known, as for the next two."""
+    weights_bytes: int = 0
+    """Of the stored weights."""
+    lanes: int = 0
+    """Replies that can be computed at once."""
 
 
 @dataclass(frozen=True, slots=True)

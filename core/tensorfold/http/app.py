@@ -132,7 +132,8 @@ def create_app(
     if twice := {name for name in names if names.count(name) > 1}:
         raise PluginConflict(f"two dialects are called {', '.join(sorted(twice))}")
     services = AppServices(engine, model, tokenizer)
-    metrics = Metrics(engine.status, collectors)
+    theirs = [collector for dialect in dialects for collector in dialect.collectors(services)]
+    metrics = Metrics(engine.status, [*collectors, *theirs])
     serving = Serving(services, Audience(filters, (metrics, *observers)), settings)
     errors = default_errors(dialects, settings.default_dialect, PlainErrors())
 

@@ -10,7 +10,16 @@ from tensorfold.errors import DecodeError, InvalidRequest, Unsupported
 from tensorfold.ir import JSON, Chat, Tool, ToolChoice
 from tensorfold.wire.chat_messages import WireMessage, read_messages
 
-__all__ = ["EFFORTS", "ChatFields", "WireTool", "WireToolChoice", "offered_tools", "read_chat", "read_effort"]
+__all__ = [
+    "EFFORTS",
+    "ChatFields",
+    "WireTool",
+    "WireToolChoice",
+    "offered_tools",
+    "read_chat",
+    "read_effort",
+    "read_tools",
+]
 
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 """The words for how much a model shall think."""
@@ -74,7 +83,7 @@ def read_chat(fields: ChatFields) -> tuple[Chat, ToolChoice]:
         raise InvalidRequest(
             "continue_final_message and add_generation_prompt cannot both be true", param="continue_final_message"
         )
-    tools = tuple(_tool(tool, f"tools[{index}]") for index, tool in enumerate(fields.tools or ()))
+    tools = read_tools(fields.tools or [])
     choice = _choice(fields.tool_choice, tools, fields.parallel_tool_calls is not False)
     chat = Chat(
         messages=read_messages(fields.messages),
@@ -85,6 +94,16 @@ def read_chat(fields: ChatFields) -> tuple[Chat, ToolChoice]:
         add_generation_prompt=continued or fields.add_generation_prompt is not False,
     )
     return chat, choice
+
+
+def read_tools(tools: list[WireTool]) -> tuple[Tool, ...]:
+    """The functions.
+
+    Raises:
+        DecodeError: one has no function.
+        Unsupported: a tool of another type.
+    """
+    return tuple(_tool(tool, f"tools[{index}]") for index, tool in enumerate(tools))
 
 
 def offered_tools(tools: tuple[Tool, ...], choice: ToolChoice) -> tuple[Tool, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -10,6 +9,7 @@ from msgspec import UNSET, UnsetType
 
 from tensorfold.contracts.dialect import DecodeContext
 from tensorfold.ir import Answer, ChoiceAnswer, StopReason, ToolCall, Usage
+from tensorfold.wire.arguments import arguments_object
 
 __all__ = [
     "FoldBody",
@@ -133,20 +133,10 @@ def _blocks(choice: ChoiceAnswer) -> list[TextBlock | ThinkingBlock | ToolUseBlo
 def _tool_use(call: ToolCall) -> ToolUseBlock:
     if not call.arguments.strip():
         return ToolUseBlock(call.id, call.name)
-    if not _is_object(call.arguments):
+    given = arguments_object(call.arguments)
+    if given is None:
         return ToolUseBlock(call.id, call.name, partial_json=call.arguments)
-    # As the model wrote it: read and written anew, numbers could change, and half a surrogate pair would fail.
-    return ToolUseBlock(call.id, call.name, msgspec.Raw(call.arguments.encode()))
-
-
-def _is_object(text: str) -> bool:
-    def refuse(constant: str) -> None:
-        raise ValueError(constant)
-
-    try:
-        return isinstance(json.loads(text, parse_constant=refuse), dict)
-    except (ValueError, RecursionError):
-        return False
+    return ToolUseBlock(call.id, call.name, given)
 
 
 def stop_words(reason: StopReason, detail: str | None) -> tuple[StopWord, str | None, str | UnsetType]:

@@ -124,6 +124,10 @@ class ChatEncoder(EventEncoder[ChunkChoice]):
             stop_reason=stopped.detail or UNSET,
         )
 
+    def nothing(self) -> ChunkChoice:
+        """The role, and no content."""
+        return ChunkChoice(0, Delta(role="assistant", content=None))
+
     def _opening(self, choice: int) -> Iterable[ChunkChoice]:
         if choice not in self._opened:
             self._opened |= {choice}

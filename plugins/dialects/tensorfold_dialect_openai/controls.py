@@ -62,6 +62,8 @@ class Controls(msgspec.Struct):
     stream_options: StreamOptions | None = None
     draft: bool | None = None
     priority: str | None = None
+    return_progress: bool | None = None
+    """In a stream: tell how far the prompt is, as llama.cpp does."""
     user: str | None = None
     metadata: dict[str, JSON] | None = None
     store: bool | None = None
@@ -96,6 +98,7 @@ def build_requests(prompts: tuple[Prompt, ...], controls: Controls, context: Dec
             limits=limits,
             draft=controls.draft is not False,
             priority="background" if controls.priority == "background" else "foreground",
+            progress=bool(controls.stream and controls.return_progress),
         )
         for index, prompt in enumerate(prompts)
     )
