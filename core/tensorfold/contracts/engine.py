@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, Self
+from typing import Protocol, Self, runtime_checkable
 
-from tensorfold.ir import JSON, Event, Request
+from tensorfold.contracts.chat import Tokenizer
+from tensorfold.ir import JSON, Event, Prompt, Request
 
-__all__ = ["Engine", "EngineStatus", "EventStream", "ModelInfo", "PreparedPrompt", "Services"]
+__all__ = [
+    "CanScore",
+    "Engine",
+    "EngineStatus",
+    "EventStream",
+    "ModelInfo",
+    "PreparedPrompt",
+    "ScoreAnswer",
+    "Services",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +42,14 @@ class ModelInfo:
     bos_token: str | None = None
     eos_token: str | None = None
     chat_template: str | None = None
+    path: str = ""
+    """Where the checkpoint is; empty: nowhere that a client should know."""
+    width: int = 0
+    """Of the hidden rows (`hidden_size`); 0: not known, as for the next two."""
+    weights_bytes: int = 0
+    """Of the stored weights."""
+    lanes: int = 0
+    """Replies that can be computed at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +114,31 @@ class Engine(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class ScoreAnswer:
+    """What a model expects behind a prompt."""
+
+    logprobs: tuple[float, ...]
+    """For each group the logarithm of its tokens' joint probability, of the raw distribution at temperature 1."""
+    top: int
+    """The likeliest token of the whole vocabulary."""
+    prompt_tokens: int
+    cached_tokens: int = 0
+
+
+@runtime_checkable
+class CanScore(Protocol):
+    """What an engine may offer besides: the next token's distribution, without generating one."""
+
+    async def score(self, prompt: Prompt, groups: Sequence[Sequence[int]]) -> ScoreAnswer:
+        """The probability that the next token is one of each group's. Prompts with a common start share its work.
+
+        Raises:
+            RequestError: the prompt cannot be run (400), or not now (429, 503).
+        """
+        ...
+
+
 class Services(Protocol):
     """What a dialect's plain resources may use."""
 
@@ -104,3 +147,8 @@ class Services(Protocol):
 
     @property
     def model(self) -> ModelInfo: ...
+
+    @property
+    def tokenizer(self) -> Tokenizer | None:
+        """The model's; None when the engine runs elsewhere and keeps it there."""
+        ...
