@@ -113,11 +113,12 @@ def _load(config: ServeConfig, chosen: _Chosen, session: Session[Any], stages: S
     memory = plan_memory(
         geometry,
         session,
-        lanes=config.parallel,
+        lanes=None if config.parallel == "auto" else config.parallel,
         context=config.context,
         budget=budget,
         chunk=config.prefill_chunk,
         copies=_prefix_bytes(config),
+        reserve=None if config.memory_reserve_gib is None else int(config.memory_reserve_gib * GIB),
     )
     runner = Runner(
         decoder,

@@ -80,7 +80,9 @@ class ServeConfig:
     threads: int | None = _value("int", None, "CPU threads; by default the cores that this process may use.", low=1)
 
     context: int | None = _value("int", None, "Make the window smaller: tokens of prompt and reply together.", low=2)
-    parallel: int = _value("int", 8, "How many replies run at once.", low=1, high=1024)
+    parallel: int | Literal["auto"] = _value(
+        "auto", "auto", "How many replies run at once; auto: as many as fit, up to 8.", low=1, high=1024
+    )
     state_memory: float | None = _value("float", None, "GiB for the states of sequences; by default planned.", low=0)
     prefill_chunk: int | None = _value(
         "int", None, "Prompt tokens in one step; by default what suits the device.", low=16, high=65536
@@ -90,6 +92,9 @@ class ServeConfig:
     )
     spill_gib: float = _value("float", 0.0, "GiB of kept prompts on disk, for a restarted server too; 0: none.", low=0)
     spill_dir: Path | None = _value("path", None, "The folder for them; by default one in the user's cache.")
+    memory_reserve_gib: float | None = _value(
+        "float", None, "GiB of memory that are left alone; by default a fifth of what is free.", flag=False, low=2
+    )
     queue: int = _value("int", 64, "How many requests may wait before the next is refused.", low=0)
     scheduler: str | None = _value("str", None, "The scheduling policy, of those that are offered.")
     decode_share: float = _value(

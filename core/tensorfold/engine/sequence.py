@@ -10,8 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
 
-import msgspec
-
 from tensorfold.contracts.sampling import Draw, Drawn
 from tensorfold.engine.drafts import Chances, Drafter, Source
 from tensorfold.engine.gates import GateStates, Verdict
@@ -290,9 +288,7 @@ class Sequence:
         """The token with its bytes, when log-probabilities were asked for."""
         if self.job.request.logprobs is None:
             return None
-        spelling = self.job.tokenizer.token_bytes
-        alternatives = tuple(msgspec.structs.replace(each, data=spelling(each.id)) for each in drawn.alternatives)
-        return TokenInfo(drawn.token, spelling(drawn.token), drawn.logprob, alternatives)
+        return self.job.spelled_info(drawn.token, drawn)
 
     def stop(self, reason: StopReason, matched: str | None = None) -> list[Event]:
         """End the reply: the text that was held back, unless a stop string `matched`, and `Stopped`."""
