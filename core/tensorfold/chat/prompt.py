@@ -103,6 +103,7 @@ class PromptBuilder:
                 template_tools(chat.tools),
                 self._format.template_kwargs(chat),
                 chat.continue_final_message,
+                chat.add_generation_prompt,
             )
         )
         self._check_text(rendered.text, "messages")

@@ -30,6 +30,8 @@ class Conversation:
     """Further ones, such as `enable_thinking`."""
     continue_final: bool = False
     """End within the last message instead of opening a new one."""
+    generation: bool = True
+    """Open a new message for the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,7 @@ class ChatTemplate:
                 f"{clash[0]} is set by the conversation itself, and not by a template variable",
                 param="chat_template_kwargs",
             )
-        text = self._text(messages, tools, own, generation=not conversation.continue_final)
+        text = self._text(messages, tools, own, generation=conversation.generation and not conversation.continue_final)
         if conversation.continue_final:
             text = _until_cut(text, marks.cut)
         pieces = marks.pieces(text)

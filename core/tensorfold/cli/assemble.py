@@ -18,6 +18,7 @@ from tensorfold.compute.runner import Runner
 from tensorfold.compute.weights import load_decoder
 from tensorfold.config import ServeConfig
 from tensorfold.contracts.backend import Backend, BackendSettings, Session
+from tensorfold.contracts.chat import Tokenizer
 from tensorfold.contracts.engine import ModelInfo
 from tensorfold.contracts.family import Geometry
 from tensorfold.contracts.policy import SchedulerPolicy
@@ -55,6 +56,7 @@ class Assembled:
     engine: LocalEngine
     """Not started."""
     model: ModelInfo
+    tokenizer: Tokenizer
     catalog: Catalog
     path: Path
     claim: str
@@ -149,7 +151,8 @@ def _load(config: ServeConfig, chosen: _Chosen, session: Session[Any], stages: S
     )
     return Assembled(
         engine=engine,
-        model=_describe(config, chosen, engine.window),
+        model=_describe(config, chosen, engine.window, memory.lanes),
+        tokenizer=tokenizer,
         catalog=chosen.catalog,
         path=chosen.path,
         claim=chosen.opened.claim.reason,
@@ -169,8 +172,9 @@ def _independence(config: ServeConfig, runner: Runner[Any], stages: Stages) -> I
     return probe_rows(runner, most)
 
 
-def _describe(config: ServeConfig, chosen: _Chosen, window: int) -> ModelInfo:
-    geometry, templates = chosen.geometry, chosen.opened.checkpoint.templates
+def _describe(config: ServeConfig, chosen: _Chosen, window: int, lanes: int) -> ModelInfo:
+    geometry, checkpoint = chosen.geometry, chosen.opened.checkpoint
+    templates = checkpoint.templates
     return ModelInfo(
         id=config.served_name or _name(config, chosen.path),
         aliases=config.alias,
@@ -185,7 +189,17 @@ def _describe(config: ServeConfig, chosen: _Chosen, window: int) -> ModelInfo:
         bos_token=templates.special_tokens.get("bos_token"),
         eos_token=templates.special_tokens.get("eos_token"),
         chat_template=templates.default,
+        path=str(chosen.path),
+        width=checkpoint.config.get(int, "hidden_size", geometry.hidden),
+        weights_bytes=_stored_bytes(chosen.path),
+        lanes=lanes,
     )
+
+
+def _stored_bytes(path: Path) -> int:
+    """Bytes of a checkpoint's weight files."""
+    files = [path] if path.is_file() else [*path.glob("*.safetensors"), *path.glob("*.gguf")]
+    return sum(file.stat().st_size for file in files)
 
 
 def _find(config: ServeConfig, plugins: Plugins) -> Path:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, Self, runtime_checkable
 
+from tensorfold.contracts.chat import Tokenizer
 from tensorfold.ir import JSON, Event, Request, Score, Scored
 
 __all__ = ["CanScore", "Engine", "EngineStatus", "EventStream", "ModelInfo", "PreparedPrompt", "Services"]
@@ -32,6 +33,14 @@ class ModelInfo:
     bos_token: str | None = None
     eos_token: str | None = None
     chat_template: str | None = None
+    path: str = ""
+    """Where the checkpoint is; empty: nowhere that a client should know."""
+    width: int = 0
+    """Of the hidden rows (`hidden_size`); 0: not known, as for the next two."""
+    weights_bytes: int = 0
+    """Of the stored weights."""
+    lanes: int = 0
+    """Replies that can be computed at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,3 +126,8 @@ class Services(Protocol):
 
     @property
     def model(self) -> ModelInfo: ...
+
+    @property
+    def tokenizer(self) -> Tokenizer | None:
+        """The model's; None when the engine runs elsewhere and keeps it there."""
+        ...
