@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol, TypeAlias
 
 from tensorfold.chat.plain import PlainParser
-from tensorfold.contracts.chat import ChatFormat, ReplyParser, Tokenizer
+from tensorfold.contracts.chat import ChatFormat, MarkedFormat, ReplyMarks, ReplyParser, Tokenizer
 from tensorfold.contracts.engine import PreparedPrompt
 from tensorfold.contracts.family import Geometry
 from tensorfold.contracts.gates import Gate
@@ -67,6 +67,9 @@ class Admission:
         self._prompts = prompts
         self._tokenizer = tokenizer
         self._chat = chat
+        marks = chat.marks if isinstance(chat, MarkedFormat) else ReplyMarks()
+        self._in_text = _token_ids(tokenizer, marks.in_text)
+        self._ends = geometry.stop_ids | _token_ids(tokenizer, marks.ends)
         self._geometry = geometry
         self._window = window
         self._chunk = chunk
@@ -99,7 +102,9 @@ class Admission:
         self._check_ids(limits.stop_token_ids, "stop_token_ids", "stop_token_ids")
         self._check_ids((token for token, _ in request.sampling.logit_bias), "logit_bias", "logit_bias")
         prepared = self.prepare(request)
-        ends = frozenset[int]() if limits.ignore_eos else self._geometry.stop_ids
+        chat = isinstance(request.prompt, Chat)
+        every_end = self._ends if chat else self._geometry.stop_ids
+        ends = frozenset[int]() if limits.ignore_eos else every_end
         settings = self._settings
         return Job(
             request=request,
@@ -117,7 +122,7 @@ class Admission:
             ),
             ends=ends,
             stop_ids=frozenset(limits.stop_token_ids),
-            spelled=self._geometry.stop_ids if limits.ignore_eos else frozenset(),
+            spelled=(self._in_text if chat else frozenset[int]()) | (every_end - ends),
             gates=GateSet((*self._gates(request, prepared), *self._least(request, ends))),
             tokenizer=self._tokenizer,
             parser=self._parser(request, prepared),
@@ -155,6 +160,11 @@ class Admission:
             raise Unsupported("a thinking budget is not served", param="thinking_budget")
         if request.echo:
             raise Unsupported("echo is not served: the prompt is not repeated in the reply", param="echo")
+
+
+def _token_ids(tokenizer: Tokenizer, spellings: Iterable[str]) -> frozenset[int]:
+    """The tokens that are spelled so, as far as there are any."""
+    return frozenset(token for spelling in spellings if (token := tokenizer.token_id(spelling)) is not None)
 
 
 def _prompt_param(request: Request) -> str:
