@@ -6,10 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
+from tensorfold.chat.continuing import continued_part
+from tensorfold.chat.effort import EffortLevels, effort_levels
 from tensorfold.chat.manners import Manners, manners_of
 from tensorfold.chat.messages import template_messages, template_tools
 from tensorfold.chat.template import ChatTemplate, Conversation
-from tensorfold.contracts.chat import ChatFormat, ChatTemplates, PieceEncoder, Tokenizer
+from tensorfold.chat.thinking import ChatDefaults, can_turn_off, settle
+from tensorfold.contracts.chat import ChatFormat, ChatTemplates, MarkedFormat, PieceEncoder, Tokenizer
 from tensorfold.contracts.engine import PreparedPrompt
 from tensorfold.errors import ContextLengthExceeded, InvalidRequest
 from tensorfold.ir import Chat, Prompt, TextPrompt, TokensPrompt
@@ -29,11 +34,17 @@ class _Ready:
 
     template: ChatTemplate
     manners: Manners
+    levels: EffortLevels
+    off: bool
+    """Whether thinking can be turned off."""
 
     @staticmethod
-    def of(source: str, controls: Mapping[str, int], special_tokens: Mapping[str, str]) -> _Ready:
+    def of(source: str, controls: Mapping[str, int], special_tokens: Mapping[str, str], format: ChatFormat) -> _Ready:
+        marks = None
+        if isinstance(format, MarkedFormat):
+            source, marks = format.amend(source), format.marks.thinking
         template = ChatTemplate(source, controls, special_tokens)
-        return _Ready(template, manners_of(template))
+        return _Ready(template, manners_of(template), effort_levels(template), can_turn_off(template, marks))
 
 
 class PromptBuilder:
@@ -47,6 +58,7 @@ class PromptBuilder:
         *,
         vocabulary: int,
         window: int | None = None,
+        defaults: ChatDefaults | None = None,
     ) -> None:
         """`vocabulary`: ids from 0 to vocabulary - 1 can be run. `window`: texts that are too long for so many tokens,
         however they are cut, are refused without being tokenized, which takes seconds for the longest bodies.
@@ -62,9 +74,10 @@ class PromptBuilder:
         self._longest = _longest(tokenizer) if window is not None else 0
         controls = _controls(tokenizer)
         special = templates.special_tokens
-        self._default = None if templates.default is None else _Ready.of(templates.default, controls, special)
+        self._defaults = ChatDefaults() if defaults is None else defaults
+        self._default = None if templates.default is None else _Ready.of(templates.default, controls, special, format)
         tool_use = templates.named.get(_TOOL_USE)
-        self._tool_use = self._default if tool_use is None else _Ready.of(tool_use, controls, special)
+        self._tool_use = self._default if tool_use is None else _Ready.of(tool_use, controls, special, format)
 
     def prepare(self, prompt: Prompt) -> PreparedPrompt:
         """The ids of a prompt, and its text.
@@ -90,16 +103,20 @@ class PromptBuilder:
             raise InvalidRequest(
                 "this model's checkpoint has no chat template: ask for a completion of a text instead", param="messages"
             )
+        settled = settle(chat, self._defaults, ready.levels, off=ready.off)
+        resolved = msgspec.structs.replace(chat, template_kwargs=settled.variables, reasoning_effort=None)
         rendered = ready.template.render(
             Conversation(
                 ready.manners.adapt(template_messages(chat.messages)),
                 template_tools(chat.tools),
-                self._format.template_kwargs(chat),
-                chat.continue_final_message,
+                self._format.template_kwargs(resolved),
+                continued_part(chat),
+                chat.add_generation_prompt,
             )
         )
         self._check_text(rendered.text, "messages")
-        return PreparedPrompt(self._checked(self._encoded(rendered.pieces), "messages"), rendered.text)
+        ids = self._checked(self._encoded(rendered.pieces), "messages")
+        return PreparedPrompt(ids, rendered.text, thinking=settled.thinking)
 
     def _encoded(self, pieces: Sequence[str | int]) -> list[int]:
         if self._encoder is not None:

@@ -41,6 +41,8 @@ class PreparedPrompt:
     ids: tuple[int, ...]
     text: str | None = None
     """What the template rendered; None for prompts that were given as tokens."""
+    thinking: bool | None = None
+    """Whether the reply shall have reasoning; None: as the model does by default, or no conversation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
