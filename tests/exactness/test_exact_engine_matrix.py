@@ -270,7 +270,9 @@ def test_drafts_company_and_short_memory_together_change_nothing(runner: MakeRun
 @pytest.mark.parametrize("lanes", [1, 3, 8])
 def test_choices_equal_requests_with_their_keys(runner: MakeRunner, lanes: int) -> None:
     """Forked from one prompt, or from a kept one when lanes are few, each choice is the reply of its own key."""
-    references = [serial(runner, request(Sampling(temperature=1.0, seed=choice_key(11, choice)))) for choice in range(4)]
+    references = [
+        serial(runner, request(Sampling(temperature=1.0, seed=choice_key(11, choice)))) for choice in range(4)
+    ]
     (whole,), _ = serve(runner, request(Sampling(temperature=1.0, seed=11), choices=4), lanes=lanes)
     assert whole.token_sha == tuple(each.token_sha[0] for each in references)
     assert [choice.text for choice in whole.choices] == [each.choices[0].text for each in references]
