@@ -159,6 +159,8 @@ class Chat(msgspec.Struct, frozen=True, tag="chat"):
     """none, minimal, low, medium, high, xhigh or max; None: the server's or the template's default."""
     continue_final_message: bool = False
     """Continue the last (assistant) message instead of beginning a new one."""
+    continued_part: Literal["thinking", "text"] | None = None
+    """Which part of it is continued; None: its reasoning if it has some and no text, else its text."""
     add_generation_prompt: bool = True
     """Begin the answer; false only shows how the conversation so far reads."""
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Protocol, TypeAlias
 
 from tensorfold.chat.plain import PlainParser
-from tensorfold.contracts.chat import ChatFormat, ReplyParser, Tokenizer
+from tensorfold.contracts.chat import ChatFormat, MarkedFormat, ReplyMarks, ReplyParser, Tokenizer
 from tensorfold.contracts.engine import PreparedPrompt
 from tensorfold.contracts.family import Geometry
 from tensorfold.contracts.gates import Gate
@@ -69,6 +69,9 @@ class Admission:
         self._prompts = prompts
         self._tokenizer = tokenizer
         self._chat = chat
+        marks = chat.marks if isinstance(chat, MarkedFormat) else ReplyMarks()
+        self._in_text = _token_ids(tokenizer, marks.in_text)
+        self._ends = geometry.stop_ids | _token_ids(tokenizer, marks.ends)
         self._geometry = geometry
         self._window = window
         self._shortage = shortage
@@ -102,7 +105,9 @@ class Admission:
         self._check_ids(limits.stop_token_ids, "stop_token_ids", "stop_token_ids")
         self._check_ids((token for token, _ in request.sampling.logit_bias), "logit_bias", "logit_bias")
         prepared = self.prepare(request)
-        ends = frozenset[int]() if limits.ignore_eos else self._geometry.stop_ids
+        chat = isinstance(request.prompt, Chat)
+        every_end = self._ends if chat else self._geometry.stop_ids
+        ends = frozenset[int]() if limits.ignore_eos else every_end
         settings = self._settings
         return Job(
             request=request,
@@ -123,7 +128,7 @@ class Admission:
             ),
             ends=ends,
             stop_ids=frozenset(limits.stop_token_ids),
-            spelled=self._geometry.stop_ids if limits.ignore_eos else frozenset(),
+            spelled=(self._in_text if chat else frozenset[int]()) | (every_end - ends),
             gates=GateSet((*self._gates(request, prepared), *self._least(request, ends))),
             tokenizer=self._tokenizer,
             parser=self._parser(request, prepared),
@@ -193,6 +198,11 @@ class Admission:
             raise Unsupported("a tool choice that forces a call is not served", param="tool_choice")
         if request.limits.thinking_budget is not None:
             raise Unsupported("a thinking budget is not served", param="thinking_budget")
+
+
+def _token_ids(tokenizer: Tokenizer, spellings: Iterable[str]) -> frozenset[int]:
+    """The tokens that are spelled so, as far as there are any."""
+    return frozenset(token for spelling in spellings if (token := tokenizer.token_id(spelling)) is not None)
 
 
 def _prompt_param(request: Request) -> str:

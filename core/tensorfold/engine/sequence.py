@@ -294,10 +294,14 @@ class Sequence:
         """End the reply: the text that was held back, unless a stop string `matched`, and `Stopped`."""
         # Of a reply that is replayed, everything up to here was sent, and the rest is not there yet.
         events = [] if self.replaying else self._text.finish(matched=matched is not None)
-        if reason == "end" and self._text.calls:
+        if self._text.calls and not self._text.broken and (reason == "end" or self._endless(reason)):
             reason = "tool_calls"
         self.stopped = Stopped(self.choice, reason, matched)
         return [*events, self.stopped]
+
+    def _endless(self, reason: StopReason) -> bool:
+        """Whether the reply could end in no other way than by its limit."""
+        return reason == "length" and self.job.request.limits.ignore_eos
 
 
 class _Guesses:
