@@ -284,7 +284,6 @@ def test_an_unserved_field_passes_with_its_default_and_is_refused_with_another_v
         ("response_format", {"type": "xml"}),
         ("response_format", {"type": "json_schema", "json_schema": {"name": "x", "schema": 42}}),
         ("response_format", {"type": "json_object"}),
-        ("logprobs", True),
         ("top_logprobs", 5),
         ("tools", [{"type": "function", "function": {"name": "f"}}]),
         ("tool_choice", "required"),

@@ -22,6 +22,15 @@ def test_the_documentation_advises_a_restricted_file_over_keys_on_the_command_li
     assert "docs/api/authentication.md" in (root / "README.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.requirement("T-264", "T-288", "T-295")
+def test_the_documentation_says_what_numbers_and_repeats_mean(root: Path) -> None:
+    """A start-up estimate is no measured capacity, rates begin with the second sample, and how repeats get independent."""
+    page = " ".join((root / "docs" / "serving.md").read_text(encoding="utf-8").split())
+    assert "an estimate of capacity and not a measured one" in page
+    assert "the first sample is a baseline, rates begin with the second" in page
+    assert "For independent repeats, send a seed with each run" in page and "`TENSORFOLD_SEED_SALT`" in page
+
+
 @pytest.mark.requirement("Y-201")
 def test_no_setting_turns_authentication_off() -> None:
     """There is no switch that turns checks off: without keys every route is open, with keys they are asked for."""

@@ -25,6 +25,7 @@ from tensorfold.engine.loop import EngineLoop, Submission
 from tensorfold.engine.policies import DefaultPolicy
 from tensorfold.engine.settings import EngineSettings
 from tensorfold.engine.titles import in_background
+from tensorfold.engine.watchdog import Watchdog
 from tensorfold.errors import GenerationFailed, Rejected
 from tensorfold.ir import JSON, Failed, Finished, Queued, Request, Score, Scored
 
@@ -76,14 +77,16 @@ class LocalEngine:
         )
         self._front = FrontPool(settings.front_threads, settings.front_queue)
         self._loop = EngineLoop(runner, self._policy, settings, MeasuredDepth() if depth is None else depth, clock)
+        self._watchdog = Watchdog(self._loop.stuck, min(settings.round_limit, settings.chunk_limit, 20.0) / 4)
         self._postbox: Postbox | None = None
         self._open: set[LocalStream] = set()
         self._preparing = 0
         self._closing = False
 
     def start(self) -> None:
-        """Start the engine thread. It ends with `close`."""
+        """Start the engine thread, and the one that watches it. They end with `close`."""
         self._loop.start()
+        self._watchdog.start()
 
     # ---- requests ------------------------------------------------------------------------------------------
 
@@ -212,6 +215,7 @@ class LocalEngine:
         await self._until(lambda: not self._open or self._loop.over, loop.time() + grace)
         self._loop.stop()
         await self._until(lambda: self._loop.over, loop.time() + self._settings.stop_limit)
+        self._watchdog.stop()
         await self._front.close(self._settings.stop_limit)
         if self._loop.over:
             self._loop.join()

@@ -18,10 +18,11 @@ from tensorfold.ir import (
     ThinkingDelta,
     ToolCallDelta,
 )
-from tensorfold.wire import BodyDecoder
+from tensorfold.wire import BodyDecoder, Int64
 from tensorfold.wire.chat_messages import WireMessage, read_messages
 from tensorfold_dialect_openai.controls import Controls, StreamOptions, build_requests
 from tensorfold_dialect_openai.errors import OpenAIErrors
+from tensorfold_dialect_openai.logprobs import chat_logprobs, wanted_in_chat
 from tensorfold_dialect_openai.replies import (
     CallDelta,
     CallFunction,
@@ -44,6 +45,9 @@ class ChatBody(Controls, kw_only=True):
     """A request's body."""
 
     messages: list[WireMessage]
+    logprobs: bool | None = None
+    top_logprobs: Int64 | None = None
+    """Up to 20 alternatives a token, with `logprobs`."""
     parallel_tool_calls: bool | None = None
     """Without tools either value means the same."""
 
@@ -63,7 +67,8 @@ class ChatCodec(OpenAIErrors):
         if not wanted.messages:
             raise DecodeError("messages must hold at least one message", param="messages")
         chat = Chat(messages=read_messages(wanted.messages))
-        return ChatExchange(build_requests((chat,), wanted, context), wanted, context)
+        logprobs = wanted_in_chat(wanted.logprobs, wanted.top_logprobs)
+        return ChatExchange(build_requests((chat,), wanted, context, logprobs=logprobs), wanted, context)
 
 
 class ChatExchange:
@@ -73,19 +78,21 @@ class ChatExchange:
         self.requests = requests
         self.stream = bool(wanted.stream)
         self._options = wanted.stream_options or StreamOptions()
+        self._logprobs = requests[0].logprobs is not None
         self._context = context
 
     def answer(self, answer: Answer) -> bytes:
         """A `chat.completion`."""
-        choices = [_choice(index, choice) for index, choice in enumerate(answer.choices)]
+        choices = [_choice(index, choice, self._logprobs) for index, choice in enumerate(answer.choices)]
         return whole_answer(head_of("chatcmpl", "chat.completion", self._context), choices, answer)
 
     def encoder(self) -> StreamEncoder:
         """A stream of `chat.completion.chunk`."""
-        return ChatEncoder(head_of("chatcmpl", "chat.completion.chunk", self._context), self._options)
+        head = head_of("chatcmpl", "chat.completion.chunk", self._context)
+        return ChatEncoder(head, self._options, logprobs=self._logprobs)
 
 
-def _choice(index: int, choice: ChoiceAnswer) -> ChatChoice:
+def _choice(index: int, choice: ChoiceAnswer, logprobs: bool) -> ChatChoice:
     calls = [CallMessage(call.id, "function", CallFunction(call.name, call.arguments)) for call in choice.calls]
     message = ReplyMessage(
         role="assistant",
@@ -93,7 +100,13 @@ def _choice(index: int, choice: ChoiceAnswer) -> ChatChoice:
         reasoning_content=choice.thinking or UNSET,
         tool_calls=calls or UNSET,
     )
-    return ChatChoice(index, message, finish_reason(choice.reason), stop_reason=choice.detail or UNSET)
+    return ChatChoice(
+        index,
+        message,
+        finish_reason(choice.reason),
+        logprobs=chat_logprobs(choice.tokens) if logprobs else None,
+        stop_reason=choice.detail or UNSET,
+    )
 
 
 class ChatEncoder(EventEncoder[ChunkChoice]):
@@ -105,8 +118,9 @@ class ChatEncoder(EventEncoder[ChunkChoice]):
         """The role first, then what the delta adds."""
         yield from self._opening(delta.choice)
         match delta:
-            case TextDelta(choice, text) if text:
-                yield ChunkChoice(choice, Delta(content=text))
+            case TextDelta(choice, text, tokens) if text or tokens:
+                logprobs = chat_logprobs(tokens) if self.logprobs else None
+                yield ChunkChoice(choice, Delta(content=text), logprobs=logprobs)
             case ThinkingDelta(choice, text) if text:
                 yield ChunkChoice(choice, Delta(reasoning_content=text))
             case ToolCallDelta(choice):

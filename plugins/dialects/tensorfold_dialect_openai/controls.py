@@ -72,8 +72,15 @@ class Controls(msgspec.Struct):
     """These five say who asks and what to keep; they change no reply and are not used."""
 
 
-def build_requests(prompts: tuple[Prompt, ...], controls: Controls, context: DecodeContext) -> tuple[Request, ...]:
-    """One request for each prompt, with the same controls.
+def build_requests(
+    prompts: tuple[Prompt, ...],
+    controls: Controls,
+    context: DecodeContext,
+    *,
+    logprobs: int | None = None,
+    echo: bool = False,
+) -> tuple[Request, ...]:
+    """One request for each prompt, with the same controls; `logprobs` are alternatives a token.
 
     Raises:
         DecodeError: a field is malformed.
@@ -99,6 +106,8 @@ def build_requests(prompts: tuple[Prompt, ...], controls: Controls, context: Dec
             draft=controls.draft is not False,
             priority="background" if controls.priority == "background" else "foreground",
             progress=bool(controls.stream and controls.return_progress),
+            logprobs=logprobs,
+            echo=echo,
         )
         for index, prompt in enumerate(prompts)
     )

@@ -10,7 +10,8 @@ from msgspec import UNSET, UnsetType
 
 from tensorfold.contracts.dialect import DecodeContext
 from tensorfold.contracts.engine import ModelInfo
-from tensorfold.ir import JSON, Answer, Progress, StopReason, Timings, Usage
+from tensorfold.ir import Answer, Progress, StopReason, Timings, Usage
+from tensorfold_dialect_openai.logprobs import ChatLogprobs, TextLogprobs
 
 __all__ = [
     "CallDelta",
@@ -251,7 +252,7 @@ class ChatChoice(msgspec.Struct):
     index: int
     message: ReplyMessage
     finish_reason: str
-    logprobs: JSON = None
+    logprobs: ChatLogprobs | None = None
     stop_reason: str | UnsetType = UNSET
     """The stop string that matched."""
 
@@ -272,7 +273,7 @@ class ChunkChoice(msgspec.Struct):
     index: int
     delta: Delta
     finish_reason: str | None = None
-    logprobs: JSON = None
+    logprobs: ChatLogprobs | None = None
     stop_reason: str | UnsetType = UNSET
 
 
@@ -285,7 +286,7 @@ class TextChoice(msgspec.Struct):
     index: int
     text: str
     finish_reason: str | None = None
-    logprobs: JSON = None
+    logprobs: TextLogprobs | None = None
     stop_reason: str | UnsetType = UNSET
 
 

@@ -43,7 +43,9 @@ class EventEncoder(ABC, Generic[C]):
     client wants that in an event of its own.
     """
 
-    def __init__(self, head: Head, options: StreamOptions) -> None:
+    def __init__(self, head: Head, options: StreamOptions, *, logprobs: bool = False) -> None:
+        """`logprobs`: they were asked for."""
+        self.logprobs = logprobs
         self._head = head
         self._options = options
         self._held: Stopped | None = None

@@ -93,8 +93,6 @@ CHAT_FIELDS: Fields = {
     "chat_template": (),
     "chat_template_kwargs": ({},),
     "template_vars": ({},),
-    "logprobs": (False,),
-    "top_logprobs": (0,),
     "modalities": (["text"],),
     "audio": (),
     "verbosity": ("medium",),
@@ -110,9 +108,7 @@ CHAT_FIELDS: Fields = {
 """Of `/v1/chat/completions`."""
 
 COMPLETION_FIELDS: Fields = {
-    "echo": (False,),
     "suffix": ("",),
-    "logprobs": (False,),
     "prompt_embeds": (),
     "response_format": ({"type": "text"},),
     **_SHARED,
