@@ -22,6 +22,7 @@ def web_application(config: ServeConfig, assembled: Assembled, auth: Sequence[Au
     return create_app(
         engine=assembled.engine,
         model=assembled.model,
+        tokenizer=assembled.tokenizer,
         dialects=catalog.dialects,
         auth=auth,
         filters=catalog.filters,

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import platformdirs
+
 from tensorfold.chat.prompt import PromptBuilder
 from tensorfold.chat.thinking import ChatDefaults
 from tensorfold.checkpoint.open import OpenCheckpoint, open_checkpoint
@@ -18,10 +20,12 @@ from tensorfold.compute.runner import Runner
 from tensorfold.compute.weights import load_decoder
 from tensorfold.config import ServeConfig
 from tensorfold.contracts.backend import Backend, BackendSettings, Session
+from tensorfold.contracts.chat import Tokenizer
 from tensorfold.contracts.engine import ModelInfo
 from tensorfold.contracts.family import Geometry
 from tensorfold.contracts.policy import SchedulerPolicy
 from tensorfold.engine.constraints import Constraints
+from tensorfold.engine.copies import CopyDrafting
 from tensorfold.engine.engine import LocalEngine
 from tensorfold.engine.policies import DefaultPolicy
 from tensorfold.engine.settings import EngineSettings
@@ -53,6 +57,7 @@ class Assembled:
     engine: LocalEngine
     """Not started."""
     model: ModelInfo
+    tokenizer: Tokenizer
     catalog: Catalog
     path: Path
     claim: str
@@ -110,8 +115,25 @@ def _load(config: ServeConfig, chosen: _Chosen, session: Session[Any], stages: S
     stages.stage("reading weights")
     decoder = load_decoder(family, checkpoint.config, checkpoint, session.packer, progress=stages.weights)
     budget = None if config.state_memory is None else int(config.state_memory * GIB)
-    memory = plan_memory(geometry, session, lanes=config.parallel, context=config.context, budget=budget)
-    runner = Runner(decoder, session, geometry, lanes=memory.lanes, pages=memory.pages, identity=checkpoint.identity)
+    memory = plan_memory(
+        geometry,
+        session,
+        lanes=None if config.parallel == "auto" else config.parallel,
+        context=config.context,
+        budget=budget,
+        chunk=config.prefill_chunk,
+        copies=_prefix_bytes(config),
+        reserve=None if config.memory_reserve_gib is None else int(config.memory_reserve_gib * GIB),
+    )
+    runner = Runner(
+        decoder,
+        session,
+        geometry,
+        lanes=memory.lanes,
+        pages=memory.pages,
+        identity=checkpoint.identity,
+        chunk=config.prefill_chunk,
+    )
     stages.stage("building the tokenizer")
     tokenizer = checkpoint.tokenizer()
     chat = family.chat(checkpoint.config)
@@ -128,8 +150,9 @@ def _load(config: ServeConfig, chosen: _Chosen, session: Session[Any], stages: S
         prompts=prompts,
         tokenizer=tokenizer,
         chat=chat,
-        settings=_engine_settings(config),
+        settings=_engine_settings(config, memory),
         policy=chosen.policy,
+        drafting=CopyDrafting() if config.drafts == "auto" else None,
         gates=Constraints(
             tokenizer=tokenizer,
             chat=chat,
@@ -140,7 +163,8 @@ def _load(config: ServeConfig, chosen: _Chosen, session: Session[Any], stages: S
     )
     return Assembled(
         engine=engine,
-        model=_describe(config, chosen, engine.window),
+        model=_describe(config, chosen, engine.window, memory.lanes),
+        tokenizer=tokenizer,
         catalog=chosen.catalog,
         path=chosen.path,
         claim=chosen.opened.claim.reason,
@@ -150,8 +174,9 @@ def _load(config: ServeConfig, chosen: _Chosen, session: Session[Any], stages: S
     )
 
 
-def _describe(config: ServeConfig, chosen: _Chosen, window: int) -> ModelInfo:
-    geometry, templates = chosen.geometry, chosen.opened.checkpoint.templates
+def _describe(config: ServeConfig, chosen: _Chosen, window: int, lanes: int) -> ModelInfo:
+    geometry, checkpoint = chosen.geometry, chosen.opened.checkpoint
+    templates = checkpoint.templates
     return ModelInfo(
         id=config.served_name or _name(config, chosen.path),
         aliases=config.alias,
@@ -166,7 +191,17 @@ def _describe(config: ServeConfig, chosen: _Chosen, window: int) -> ModelInfo:
         bos_token=templates.special_tokens.get("bos_token"),
         eos_token=templates.special_tokens.get("eos_token"),
         chat_template=templates.default,
+        path=str(chosen.path),
+        width=checkpoint.config.get(int, "hidden_size", geometry.hidden),
+        weights_bytes=_stored_bytes(chosen.path),
+        lanes=lanes,
     )
+
+
+def _stored_bytes(path: Path) -> int:
+    """Bytes of a checkpoint's weight files."""
+    files = [path] if path.is_file() else [*path.glob("*.safetensors"), *path.glob("*.gguf")]
+    return sum(file.stat().st_size for file in files)
 
 
 def _find(config: ServeConfig, plugins: Plugins) -> Path:
@@ -207,9 +242,22 @@ def _policy(config: ServeConfig, catalog: Catalog) -> SchedulerPolicy:
         raise ConfigError(f"{where} is {config.scheduler!r}, and the policies offered are {known}") from None
 
 
-def _engine_settings(config: ServeConfig) -> EngineSettings:
+def _prefix_bytes(config: ServeConfig) -> int | None:
+    return None if config.prompt_cache_gib is None else int(config.prompt_cache_gib * GIB)
+
+
+def _engine_settings(config: ServeConfig, memory: MemoryPlan) -> EngineSettings:
     sampling = Sampling(temperature=config.temperature, top_p=config.top_p, top_k=config.top_k, min_p=config.min_p)
     settings = EngineSettings(
-        window=config.context, sampling=sampling, seed_salt=config.seed_salt, decode_share=config.decode_share
+        window=config.context,
+        sampling=sampling,
+        seed_salt=config.seed_salt,
+        decode_share=config.decode_share,
+        prefix_bytes=_prefix_bytes(config),
+        prefix_copies=memory.copies,
+        spill_folder=config.spill_dir or Path(platformdirs.user_cache_dir("tensorfold")) / "prefixes",
+        spill_bytes=int(config.spill_gib * GIB),
     )
+    if config.drafts == "off":
+        settings = dataclasses.replace(settings, head_depth=0)
     return settings if config.max_tokens is None else dataclasses.replace(settings, max_tokens=config.max_tokens)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from tensorfold.contracts.engine import ModelInfo, Services
 from tensorfold.errors import RequestError
 from tensorfold.ir import JSON, Answer, Event, Request
+
+if TYPE_CHECKING:
+    from prometheus_client.registry import Collector
 
 __all__ = [
     "Codec",
@@ -17,6 +20,9 @@ __all__ = [
     "Endpoint",
     "ErrorEncoder",
     "Exchange",
+    "Inquiry",
+    "InquiryCodec",
+    "InquiryEndpoint",
     "Resource",
     "Scope",
     "StreamEncoder",
@@ -107,6 +113,40 @@ class Endpoint:
     scope: Scope = "api"
 
 
+class Inquiry(Protocol):
+    """One decoded body that is answered without generating a reply."""
+
+    async def answer(self, services: Services) -> bytes:
+        """The answer's body. Cancelled when the client leaves.
+
+        Raises:
+            RequestError: it cannot be answered.
+        """
+        ...
+
+
+class InquiryCodec(ErrorEncoder, Protocol):
+    """The wire format of inquiries. Decoding is pure, as a `Codec`'s."""
+
+    def decode(self, body: bytes, context: DecodeContext) -> Inquiry:
+        """What the body asks for.
+
+        Raises:
+            DecodeError: the body has another shape; names the place.
+            InvalidRequest, Unsupported: the shape is right and the request cannot be.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class InquiryEndpoint:
+    """An endpoint that asks and generates nothing (a count, token ids, probabilities): POST, served by the core."""
+
+    path: str
+    codec: InquiryCodec
+    scope: Scope = "api"
+
+
 @dataclass(frozen=True, slots=True)
 class Resource:
     """Any other path: a Falcon ASGI resource with `on_get`, `on_post`, ... responders."""
@@ -117,6 +157,10 @@ class Resource:
 
 
 def _no_resources(services: Services) -> Sequence[Resource]:
+    return ()
+
+
+def _no_collectors(services: Services) -> Sequence[Collector]:
     return ()
 
 
@@ -133,7 +177,10 @@ class Dialect:
     errors: ErrorEncoder
     """For errors on this dialect's paths that come before its codecs (401, 404, 405, 413)."""
     endpoints: tuple[Endpoint, ...] = ()
+    inquiries: tuple[InquiryEndpoint, ...] = ()
     resources: Callable[[Services], Sequence[Resource]] = _no_resources
     """Asked once, when the application is built."""
+    collectors: Callable[[Services], Sequence[Collector]] = _no_collectors
+    """Prometheus collectors for `/metrics`, asked once too: readings under the names that the API's dashboards know."""
     describe_model: Callable[[ModelInfo], Mapping[str, JSON]] = _no_description
     """Keys for each model's entry in `/v1/models`; a clash with another dialect's stops the start."""

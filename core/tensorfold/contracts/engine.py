@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, Self
+from typing import Protocol, Self, runtime_checkable
 
-from tensorfold.ir import JSON, Event, Request
+from tensorfold.contracts.chat import Tokenizer
+from tensorfold.ir import JSON, Event, Request, Score, Scored
 
-__all__ = ["Engine", "EngineStatus", "EventStream", "ModelInfo", "PreparedPrompt", "Services"]
+__all__ = ["CanScore", "Engine", "EngineStatus", "EventStream", "ModelInfo", "PreparedPrompt", "Services"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +33,14 @@ class ModelInfo:
     bos_token: str | None = None
     eos_token: str | None = None
     chat_template: str | None = None
+    path: str = ""
+    """Where the checkpoint is; empty: nowhere that a client should know."""
+    width: int = 0
+    """Of the hidden rows (`hidden_size`); 0: not known, as for the next two."""
+    weights_bytes: int = 0
+    """Of the stored weights."""
+    lanes: int = 0
+    """Replies that can be computed at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +50,8 @@ class PreparedPrompt:
     ids: tuple[int, ...]
     text: str | None = None
     """What the template rendered; None for prompts that were given as tokens."""
+    markers: tuple[int, ...] = ()
+    """Positions at which the template's messages open, ascending; a function of the ids alone."""
     thinking: bool | None = None
     """Whether the reply shall have reasoning; None: as the model does by default, or no conversation."""
 
@@ -96,6 +107,19 @@ class Engine(Protocol):
         ...
 
 
+@runtime_checkable
+class CanScore(Protocol):
+    """What an engine may offer besides."""
+
+    async def score(self, request: Score) -> Scored:
+        """How likely each label is to come next; the prompt is computed once for all of them.
+
+        Raises:
+            RequestError: it cannot be run (400), not now (429, 503), or it has failed.
+        """
+        ...
+
+
 class Services(Protocol):
     """What a dialect's plain resources may use."""
 
@@ -104,3 +128,8 @@ class Services(Protocol):
 
     @property
     def model(self) -> ModelInfo: ...
+
+    @property
+    def tokenizer(self) -> Tokenizer | None:
+        """The model's; None when the engine runs elsewhere and keeps it there."""
+        ...

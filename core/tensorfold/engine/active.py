@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from tensorfold.engine.drafts import Chances
 from tensorfold.engine.events import LocalStream
 from tensorfold.engine.job import Job
+from tensorfold.engine.plan import Chunk
 from tensorfold.engine.sequence import Sequence
-from tensorfold.ir import Event, Finished, Timings, Usage
+from tensorfold.ir import Event, Finished, TextDelta, Timings, TokenInfo, Usage
 
 __all__ = ["ActiveRequest", "Entry"]
 
@@ -23,8 +25,8 @@ class Entry:
     """Unique in this engine."""
     slot: int | None = None
     """The Runner's slot; None: it waits."""
-    chunk: int = 0
-    """Chunks of the prompt that are in its states (or, while it waits, in those kept for it)."""
+    computed: int = 0
+    """Prompt tokens in its states (or, while it waits, in those kept for it)."""
     passed_over: int = 0
     """Chunks given to others since its own last one."""
     admitted: float = 0.0
@@ -33,12 +35,13 @@ class Entry:
     @property
     def prompt_done(self) -> bool:
         """Whether all of the prompt is computed."""
-        return self.chunk == len(self.sequence.job.chunks)
+        return self.computed == len(self.sequence.job.ids)
 
     @property
-    def computed(self) -> int:
-        """Prompt tokens in its states."""
-        return self.sequence.job.chunks[self.chunk - 1].end if self.chunk else 0
+    def next_chunk(self) -> Chunk:
+        """What of the prompt is computed next."""
+        chunk = next(chunk for chunk in self.sequence.job.chunks if chunk.end > self.computed)
+        return Chunk(max(chunk.start, self.computed), chunk.end)
 
     @property
     def prompt_left(self) -> int:
@@ -54,8 +57,10 @@ class Entry:
 class ActiveRequest:
     """One request in the engine."""
 
-    def __init__(self, number: int, job: Job, stream: LocalStream, arrived: float) -> None:
-        """`number` is the request's own in this engine; `arrived` is in monotonic seconds.
+    def __init__(
+        self, number: int, job: Job, stream: LocalStream, arrived: float, chances: Chances | None = None
+    ) -> None:
+        """`number` is the request's own in this engine; `arrived` is in monotonic seconds; `chances` are the engine's.
 
         Raises:
             Exception: what the family's parser or a drafter raises; the request cannot be run then.
@@ -65,11 +70,21 @@ class ActiveRequest:
         self.ended = False
         """Its last event is posted."""
         self.entries = tuple(
-            Entry(self, Sequence(job, choice), f"{number}.{choice}:{job.request.id}") for choice in range(job.choices)
+            Entry(self, Sequence(job, choice, chances), f"{number}.{choice}:{job.request.id}")
+            for choice in range(job.choices)
         )
         self.sleeping = list(self.entries[1:])
         """Choices that share the first one's prompt and wait until it is computed."""
+        self.keep: set[int] = set()
+        """Starts of the prompt's chunks that are kept for others when they are computed."""
+        self.cached = 0
+        """Prompt tokens that came from a kept prefix when the request first began."""
+        self.prompt_tokens: list[TokenInfo] = []
+        """Of a prompt whose echo has log-probabilities: its tokens so far."""
+        self.scores: dict[tuple[int, ...], list[float]] = {}
+        """Log-probabilities of the tokens of each continuation that was scored so far."""
         self._stream = stream
+        self._echoed = False
         self._began: float | None = None
         self._first_token: float | None = None
         self._reached = 0
@@ -90,13 +105,21 @@ class ActiveRequest:
         self._reached = max(self._reached, computed)
         return further
 
+    def echo(self) -> None:
+        """Begin every choice with the prompt's text, once, if that was asked for."""
+        if self._echoed or not self.job.request.echo:
+            return
+        self._echoed = True
+        text, tokens = self.job.echo_text(), tuple(self.prompt_tokens)
+        self.post(*(TextDelta(choice, text, tokens) for choice in range(self.job.choices)))
+
     # ---- times ---------------------------------------------------------------------------------------------
 
-    def begin(self, now: float) -> bool:
-        """Its first chunk is about to run; False if that was so before."""
+    def begin(self, now: float, cached: int) -> bool:
+        """Its first chunk is about to run, behind `cached` positions that were kept; False if that was so before."""
         if self._began is not None:
             return False
-        self._began = now
+        self._began, self.cached = now, cached
         return True
 
     def since_begin(self, now: float) -> float:
@@ -121,11 +144,17 @@ class ActiveRequest:
         """Whether every choice has stopped."""
         return all(entry.sequence.stopped is not None for entry in self.entries)
 
+    @property
+    def unscored(self) -> list[tuple[int, ...]]:
+        """Continuations that have some tokens left to be scored."""
+        return [ids for ids in self.job.scored if len(self.scores.get(ids, ())) < len(ids)]
+
     def usage(self) -> Usage:
         """Tokens counted over all choices."""
         sequences = [entry.sequence for entry in self.entries]
         return Usage(
             prompt_tokens=len(self.job.ids),
+            cached_tokens=self.cached,
             completion_tokens=sum(each.count for each in sequences),
             reasoning_tokens=sum(each.reasoning_tokens for each in sequences),
             drafted_tokens=sum(each.drafted for each in sequences),

@@ -16,6 +16,7 @@ from tensorfold.contracts.engine import EngineStatus, PreparedPrompt
 from tensorfold.contracts.policy import Load, SchedulerPolicy
 from tensorfold.engine.admission import Admission, GateMaker, PromptSource, no_gates
 from tensorfold.engine.capacity import effective_window
+from tensorfold.engine.depth import Depth, MeasuredDepth
 from tensorfold.engine.drafts import Drafting
 from tensorfold.engine.events import LocalStream, Postbox
 from tensorfold.engine.front import FrontPool
@@ -23,8 +24,9 @@ from tensorfold.engine.job import Job
 from tensorfold.engine.loop import EngineLoop, Submission
 from tensorfold.engine.policies import DefaultPolicy
 from tensorfold.engine.settings import EngineSettings
+from tensorfold.engine.titles import in_background
 from tensorfold.errors import GenerationFailed, Rejected
-from tensorfold.ir import JSON, Failed, Queued, Request
+from tensorfold.ir import JSON, Failed, Finished, Queued, Request, Score, Scored
 
 __all__ = ["LocalEngine"]
 
@@ -48,10 +50,11 @@ class LocalEngine:
         settings: EngineSettings | None = None,
         policy: SchedulerPolicy | None = None,
         drafting: Drafting | None = None,
+        depth: Depth | None = None,
         gates: GateMaker = no_gates,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`clock` gives monotonic seconds."""
+        """`depth` shares out the rows of a round; None: by what rounds cost. `clock` gives monotonic seconds."""
         settings = EngineSettings() if settings is None else settings
         self.window = effective_window(runner, settings.window)
         """Prompt and reply together, in tokens."""
@@ -65,13 +68,14 @@ class LocalEngine:
             chat=chat,
             geometry=runner.geometry,
             window=self.window,
+            shortage=_shortage(runner, self.window, settings.window),
             chunk=runner.chunk,
             settings=settings,
             drafting=drafting,
             gates=gates,
         )
         self._front = FrontPool(settings.front_threads, settings.front_queue)
-        self._loop = EngineLoop(runner, self._policy, settings, clock)
+        self._loop = EngineLoop(runner, self._policy, settings, MeasuredDepth() if depth is None else depth, clock)
         self._postbox: Postbox | None = None
         self._open: set[LocalStream] = set()
         self._preparing = 0
@@ -87,14 +91,20 @@ class LocalEngine:
         """Check and queue a request; `Queued` is in the stream when this returns."""
         self._check_open()
         arrived = self._clock()
+        request = in_background(request)
+        job = await self._admitted(partial(self._admission.job, request), request)
+        return self._queue(job, arrived)
+
+    async def _admitted(self, make: Callable[[], Job], request: Request) -> Job:
+        """The policy lets the request in, and the front pool makes its job."""
         self._policy.admit(request, self._load())
         self._preparing += 1
         try:
-            job = await self._front.run(partial(self._admission.job, request))
+            job = await self._front.run(make)
         finally:
             self._preparing -= 1
         self._check_open()
-        return self._queue(job, arrived)
+        return job
 
     def _queue(self, job: Job, arrived: float) -> LocalStream:
         if self._postbox is None:
@@ -111,6 +121,25 @@ class LocalEngine:
         self._check_open()
         return await self._front.run(partial(self._admission.prepare, request))
 
+    async def score(self, request: Score) -> Scored:
+        """How likely each label is to come next; the prompt is computed once for all of them."""
+        self._check_open()
+        arrived = self._clock()
+        job = await self._admitted(partial(self._admission.score_job, request), _shape(request))
+        stream = self._queue(job, arrived)
+        try:
+            async for event in stream:
+                match event:
+                    case Failed():
+                        raise event.error()
+                    case Finished() if len(stream.scores) == len(job.scored):
+                        return self._admission.answer(request, stream.scores, event)
+                    case _:
+                        pass
+        finally:
+            stream.cancel()
+        raise GenerationFailed("the request ended before its labels were scored")
+
     def _check_open(self) -> None:
         if self._closing:
             raise Rejected("the server is shutting down")
@@ -124,7 +153,7 @@ class LocalEngine:
             running=running,
             waiting=len(self._open) - running + self._preparing,
             lanes=self._lanes,
-            free_tokens=0 if gauges.memory is None else gauges.memory.positions_free,
+            free_tokens=0 if gauges.memory is None else gauges.memory.positions_free + gauges.memory.positions_spare,
         )
 
     # ---- status --------------------------------------------------------------------------------------------
@@ -153,6 +182,7 @@ class LocalEngine:
             "requests_total": totals.requests,
             "requests_failed": totals.failures,
             "prompt_tokens_total": totals.prompt_tokens,
+            "cached_tokens_total": totals.cached_tokens,
             "completion_tokens_total": totals.completion_tokens,
             "drafted_total": totals.drafted,
             "accepted_total": totals.accepted,
@@ -165,6 +195,9 @@ class LocalEngine:
             "context_length": self.window,
             "positions_total": 0 if gauges.memory is None else gauges.memory.positions,
             "positions_free": load.free_tokens,
+            "prefixes": gauges.prefixes,
+            "prefix_bytes": gauges.prefix_bytes,
+            "prefix_hits_total": gauges.prefix_hits,
         }
 
     # ---- the end -------------------------------------------------------------------------------------------
@@ -194,3 +227,19 @@ class LocalEngine:
         loop = asyncio.get_running_loop()
         while not done() and loop.time() < end:
             await asyncio.sleep(POLL)
+
+
+def _shortage(runner: Runner[Any], window: int, asked: int | None) -> str:
+    """What a caller whose prompt is too long should know when it is memory that makes the window short."""
+    wanted = runner.geometry.window if asked is None else min(asked, runner.geometry.window)
+    if window >= wanted:
+        return ""
+    return (
+        f" The model's own window is {runner.geometry.window}; the memory for states of this server holds"
+        f" {runner.memory().positions} tokens: fewer --parallel lanes or more --state-memory make room for more."
+    )
+
+
+def _shape(score: Score) -> Request:
+    """What a policy sees of a request for scores."""
+    return Request(id=score.id, prompt=score.prompt, priority=score.priority, principal=score.principal)

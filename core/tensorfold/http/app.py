@@ -12,11 +12,13 @@ import falcon.asgi
 import structlog
 
 from tensorfold.contracts.auth import AuthSource
+from tensorfold.contracts.chat import Tokenizer
 from tensorfold.contracts.dialect import Dialect, Scope
 from tensorfold.contracts.engine import Engine, ModelInfo
 from tensorfold.contracts.observe import Observer
 from tensorfold.contracts.policy import RequestFilter
 from tensorfold.errors import PluginConflict
+from tensorfold.http.answering import Answering
 from tensorfold.http.audience import Audience
 from tensorfold.http.door import Door
 from tensorfold.http.envelopes import Envelopes, PlainErrors
@@ -42,6 +44,7 @@ class AppServices:
 
     engine: Engine
     model: ModelInfo
+    tokenizer: Tokenizer | None = None
 
 
 class Application:
@@ -117,8 +120,9 @@ def create_app(
     observers: Sequence[Observer] = (),
     collectors: Sequence[Collector] = (),
     settings: HttpSettings | None = None,
+    tokenizer: Tokenizer | None = None,
 ) -> Application:
-    """The application that serves one model.
+    """The application that serves one model; `tokenizer` is the model's, for dialects that show tokens.
 
     Raises:
         PluginConflict: two dialects have one name, path or model key, or two filters one name.
@@ -127,8 +131,9 @@ def create_app(
     names = [dialect.name for dialect in dialects]
     if twice := {name for name in names if names.count(name) > 1}:
         raise PluginConflict(f"two dialects are called {', '.join(sorted(twice))}")
-    services = AppServices(engine, model)
-    metrics = Metrics(engine.status, collectors)
+    services = AppServices(engine, model, tokenizer)
+    theirs = [collector for dialect in dialects for collector in dialect.collectors(services)]
+    metrics = Metrics(engine.status, [*collectors, *theirs])
     serving = Serving(services, Audience(filters, (metrics, *observers)), settings)
     errors = default_errors(dialects, settings.default_dialect, PlainErrors())
 
@@ -182,6 +187,9 @@ def _dialect_mounts(dialects: Sequence[Dialect], services: AppServices, serving:
         for endpoint in dialect.endpoints:
             route = Route(endpoint.path, endpoint.scope, dialect.errors, owner)
             mounts.append(_Mount(route, Generation(endpoint, serving)))
+        for inquiry in dialect.inquiries:
+            route = Route(inquiry.path, inquiry.scope, dialect.errors, owner)
+            mounts.append(_Mount(route, Answering(inquiry, serving)))
         for resource in dialect.resources(services):
             route = Route(resource.path, resource.scope, dialect.errors, owner)
             mounts.append(_Mount(route, resource.resource))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 import falcon.asgi
 import msgspec
 
-from tensorfold.contracts.dialect import DecodeContext, Endpoint, Exchange
+from tensorfold.contracts.dialect import DecodeContext, Endpoint
 from tensorfold.contracts.engine import Services
 from tensorfold.errors import Rejected, UnsupportedMedia
 from tensorfold.http.audience import Audience
@@ -15,7 +18,9 @@ from tensorfold.http.settings import HttpSettings
 from tensorfold.http.visit import Visit
 from tensorfold.ir import Request
 
-__all__ = ["Generation", "Serving"]
+__all__ = ["Generation", "Serving", "check_media_type"]
+
+T = TypeVar("T")
 
 
 class Serving:
@@ -27,6 +32,21 @@ class Serving:
         self.settings = settings
         self.front = FrontPool(settings.front_threads, settings.front_queue)
         self.draining = False
+
+    def check_open(self) -> None:
+        """
+        Raises:
+            Rejected: no new request is taken any more.
+        """
+        if self.draining:
+            raise Rejected("the server is shutting down", code="shutting_down")
+
+    async def decode(self, decode: Callable[[bytes, DecodeContext], T], body: bytes, visit: Visit) -> T:
+        """The body as a codec reads it; a large one is read in another thread."""
+        context = DecodeContext(request_id=visit.id, created=visit.created, model=self.services.model)
+        if len(body) <= self.settings.front_bytes:
+            return decode(body, context)
+        return await self.front.run(lambda: decode(body, context))
 
 
 class Generation:
@@ -40,10 +60,9 @@ class Generation:
     async def on_post(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
         """One exchange."""
         visit = Visit.of(req.scope)
-        if self._serving.draining:
-            raise Rejected("the server is shutting down", code="shutting_down")
+        self._serving.check_open()
         check_media_type(req)
-        exchange = await self._decode(await visit.connection.body(), visit)
+        exchange = await self._serving.decode(self._codec.decode, await visit.connection.body(), visit)
         requests = [self._admitted(request, visit) for request in exchange.requests]
         flight = visit.flight = Flight(
             self._serving.services.engine, self._serving.audience, self._path, visit.arrived, self._serving.settings
@@ -57,12 +76,6 @@ class Generation:
         else:
             resp.content_type = self._codec.media_type
             resp.data = exchange.answer(await flight.answer())
-
-    async def _decode(self, body: bytes, visit: Visit) -> Exchange:
-        context = DecodeContext(request_id=visit.id, created=visit.created, model=self._serving.services.model)
-        if len(body) <= self._serving.settings.front_bytes:
-            return self._codec.decode(body, context)
-        return await self._serving.front.run(lambda: self._codec.decode(body, context))
 
     def _admitted(self, request: Request, visit: Visit) -> Request:
         if visit.principal is not None:

@@ -101,6 +101,7 @@ class ModelCatalog:
 
 
 def _core_entry(model: ModelInfo) -> dict[str, JSON]:
+    known: dict[str, JSON] = {"n_embd": model.width, "size": model.weights_bytes}
     created = datetime.datetime.fromtimestamp(model.created, datetime.UTC)
     return {
         "id": model.id,
@@ -117,6 +118,7 @@ def _core_entry(model: ModelInfo) -> dict[str, JSON]:
             "n_ctx_train": model.trained_window,
             "n_vocab": model.vocabulary,
             "n_params": model.parameters,
+            **{name: value for name, value in known.items() if value},
         },
     }
 

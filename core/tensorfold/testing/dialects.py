@@ -13,13 +13,23 @@ Each endpoint is asked with its body, through its codec alone and over the real 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import ClassVar
 
 import msgspec
 import pytest
 
-from tensorfold.contracts.dialect import Codec, DecodeContext, Dialect, Endpoint, Exchange
+from tensorfold.contracts.auth import AuthSource, Credentials, Principal
+from tensorfold.contracts.dialect import (
+    Codec,
+    DecodeContext,
+    Dialect,
+    Endpoint,
+    Exchange,
+    InquiryCodec,
+    InquiryEndpoint,
+)
 from tensorfold.contracts.engine import ModelInfo
 from tensorfold.errors import (
     ContextLengthExceeded,
@@ -36,7 +46,8 @@ from tensorfold.errors import (
     Unsupported,
     UnsupportedMedia,
 )
-from tensorfold.http.app import create_app
+from tensorfold.http.app import Application, create_app
+from tensorfold.http.settings import HttpSettings
 from tensorfold.ir import (
     Event,
     Failed,
@@ -55,6 +66,7 @@ from tensorfold.ir import (
 )
 from tensorfold.testing.asgi import Answered, ask
 from tensorfold.testing.scripted_engine import ScriptedEngine, ScriptItem
+from tensorfold.testing.toy_tokenizer import ToyTokenizer
 
 __all__ = ["CONTEXT", "MODEL", "DialectContract", "refusal", "reply_events"]
 
@@ -113,7 +125,7 @@ def reply_events(texts: Iterable[str], choices: int = 1) -> Iterator[Event]:
     yield Finished(Usage(3, 2 * choices, cached_tokens=1), Timings(0.1, 0.2, 0.3), ("00ff",) * choices)
 
 
-def refusal(codec: Codec, body: bytes) -> RequestError:
+def refusal(codec: Codec | InquiryCodec, body: bytes) -> RequestError:
     """The error with which a codec refuses a body; a 4xx that shows nothing of the code's inside."""
     with pytest.raises(RequestError) as caught:
         codec.decode(body, CONTEXT)
@@ -134,12 +146,15 @@ class DialectContract:
     """For the path of each endpoint a small valid body that asks for a whole answer."""
     stream_bodies: ClassVar[Mapping[str, bytes]] = {}
     """The same for a stream; an endpoint that never streams has none."""
+    inquiry_bodies: ClassVar[Mapping[str, bytes]] = {}
+    """For the path of each inquiry a small valid body."""
 
     # ---- decoding ----
 
     def test_every_endpoint_has_a_body(self) -> None:
         assert set(self.bodies) == {endpoint.path for endpoint in self.dialect.endpoints}
         assert set(self.stream_bodies) <= set(self.bodies)
+        assert set(self.inquiry_bodies) == {inquiry.path for inquiry in self.dialect.inquiries}
 
     def test_bodies_are_read_as_what_they_ask_for(self) -> None:
         for endpoint, body in self._bodies():
@@ -149,8 +164,8 @@ class DialectContract:
 
     @pytest.mark.parametrize("name", _FOREIGN_BODIES)
     def test_a_foreign_body_is_refused_with_a_4xx(self, name: str) -> None:
-        for endpoint in self.dialect.endpoints:
-            refusal(endpoint.codec, _FOREIGN_BODIES[name])
+        for codec in self._codecs():
+            refusal(codec, _FOREIGN_BODIES[name])
 
     def test_decoding_is_pure(self) -> None:
         for endpoint, body in (*self._bodies(), *self._stream_bodies()):
@@ -238,7 +253,7 @@ class DialectContract:
 
     @pytest.mark.parametrize("error", _ERRORS, ids=lambda error: f"{type(error).__name__} {error.status}")
     def test_an_error_has_a_body_with_its_message(self, error: RequestError) -> None:
-        for encoder in (self.dialect.errors, *(endpoint.codec for endpoint in self.dialect.endpoints)):
+        for encoder in (self.dialect.errors, *self._codecs()):
             body = encoder.encode_error(error, "req_1").decode()
             if encoder.media_type.partition(";")[0].endswith("json"):
                 assert error.message in json.dumps(json.loads(body), ensure_ascii=False).replace('\\"', '"')
@@ -282,11 +297,28 @@ class DialectContract:
             assert b"wombat" in answered.body
 
     def test_a_malformed_body_is_answered_in_the_dialects_envelope(self) -> None:
-        for endpoint in self.dialect.endpoints:
+        for endpoint in self._everywhere():
             answered = self._ask(endpoint, b'{"model":')
             assert answered.status == 400
             error = refusal(endpoint.codec, b'{"model":')
             assert answered.body == endpoint.codec.encode_error(error, answered.headers["x-request-id"])
+
+    def test_what_comes_before_a_codec_is_refused_in_the_dialects_envelope(self) -> None:
+        for path in (endpoint.path for endpoint in self._everywhere()):
+            for refused, status in self._refused_early(path):
+                assert refused.status == status, (path, refused.body)
+                error = json.loads(refused.body)
+                told = json.loads(self.dialect.errors.encode_error(NotFound("x"), refused.headers["x-request-id"]))
+                assert error.keys() == told.keys(), (path, status)
+                assert status != 401 or refused.headers["www-authenticate"] == "Bearer"
+                assert status != 405 or refused.headers["allow"]
+
+    def test_every_inquiry_answers(self) -> None:
+        for inquiry in self.dialect.inquiries:
+            answered = self._ask(inquiry, self.inquiry_bodies[inquiry.path])
+            assert answered.status == 200, answered.body
+            assert answered.headers["content-type"].startswith(inquiry.codec.media_type)
+            assert answered.body
 
     # ---- helpers ----
 
@@ -301,12 +333,57 @@ class DialectContract:
     def _decode(self, endpoint: Endpoint, body: bytes) -> Exchange:
         return endpoint.codec.decode(body, CONTEXT)
 
-    def _ask(self, endpoint: Endpoint, body: bytes, *items: ScriptItem) -> Answered:
+    def _everywhere(self) -> Iterator[Endpoint | InquiryEndpoint]:
+        yield from self.dialect.endpoints
+        yield from self.dialect.inquiries
+
+    def _codecs(self) -> Iterator[Codec | InquiryCodec]:
+        return (endpoint.codec for endpoint in self._everywhere())
+
+    def _refused_early(self, path: str) -> Iterator[tuple[Answered, int]]:
+        with self._app(settings=HttpSettings(max_body=10)) as app:
+            yield ask(app, "PUT", path), 405
+            yield ask(app, "POST", f"{path}/no/such/path", body=b"{}"), 404
+            yield ask(app, "POST", path, body=b'{"long": "too long"}'), 413
+            yield ask(app, "POST", path, body=b"{}", headers={"content-type": "text/plain"}), 415
+        with self._app(auth=[_Closed()]) as app:
+            yield ask(app, "POST", path, body=b"{}"), 401
+
+    @contextmanager
+    def _app(
+        self, *items: ScriptItem, auth: Sequence[AuthSource] = (), settings: HttpSettings | None = None
+    ) -> Generator[Application]:
         def script(request: Request) -> Iterable[ScriptItem]:
             return items or reply_events(["quokka"], request.choices)
 
-        app = create_app(engine=ScriptedEngine(MODEL, script), model=MODEL, dialects=[self.dialect])
+        app = create_app(
+            engine=ScriptedEngine(MODEL, script),
+            model=MODEL,
+            dialects=[self.dialect],
+            auth=auth,
+            settings=settings,
+            tokenizer=ToyTokenizer(),
+        )
         try:
-            return ask(app, "POST", endpoint.path, body=body)
+            yield app
         finally:
             app.close()
+
+    def _ask(self, endpoint: Endpoint | InquiryEndpoint, body: bytes, *items: ScriptItem) -> Answered:
+        with self._app(*items) as app:
+            return ask(app, "POST", endpoint.path, body=body)
+
+
+class _Closed:
+    """An auth source that knows nobody."""
+
+    name = "closed"
+    description = "nobody"
+    guards = True
+
+    def identify(self, credentials: Credentials) -> Principal | None:
+        return None
+
+    def refresh(self) -> None: ...
+
+    def reload(self) -> None: ...

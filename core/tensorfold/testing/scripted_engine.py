@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from tensorfold.contracts.engine import EngineStatus, ModelInfo, PreparedPrompt
 from tensorfold.errors import GenerationFailed, Rejected, RequestError
@@ -13,6 +13,7 @@ from tensorfold.ir import (
     Event,
     Failed,
     Finished,
+    Prompt,
     Queued,
     Request,
     Stopped,
@@ -32,12 +33,20 @@ Script: TypeAlias = Callable[[Request], Iterable[ScriptItem]]
 """What the engine does with a request. A generator is read as the stream is, so that it may look at the clock or a flag."""
 
 
+class Prompts(Protocol):
+    """Renders and tokenizes (`chat.prompt.PromptBuilder`)."""
+
+    def prepare(self, prompt: Prompt) -> PreparedPrompt: ...
+
+
 class ScriptedEngine:
     """Implements `contracts.engine.Engine`. `Queued` is put in front when a script does not begin with it."""
 
-    def __init__(self, model: ModelInfo, script: Script) -> None:
+    def __init__(self, model: ModelInfo, script: Script, prompts: Prompts | None = None) -> None:
+        """`prompts` renders and tokenizes; without it a prompt has one token a byte of its text."""
         self.model = model
         """For the application under test."""
+        self._prompts = prompts
         self.requests: list[Request] = []
         """Every request that was submitted, in order."""
         self.cancelled: list[str] = []
@@ -54,7 +63,7 @@ class ScriptedEngine:
             raise Rejected("the server is shutting down")
         self.requests.append(request)
         items = iter(self._script(request))
-        first: Event = Queued(len(_prompt_ids(request)))
+        first: Event = Queued(len((await self.prepare(request)).ids))
         for item in items:
             match item:
                 case RequestError():
@@ -72,7 +81,9 @@ class ScriptedEngine:
         return stream
 
     async def prepare(self, request: Request) -> PreparedPrompt:
-        """One token a byte of the prompt's text."""
+        """The prompt's ids and its text."""
+        if self._prompts is not None:
+            return self._prompts.prepare(request.prompt)
         match request.prompt:
             case TokensPrompt(ids):
                 return PreparedPrompt(ids)

@@ -9,6 +9,9 @@
 | numbers | lenient numbers: `"0.7"` and `7.0` where an API takes them |
 | prompts | `prompt` as text, texts, ids or lists of ids |
 | unserved | fields that an API knows and this server does not serve |
+| chat_messages, chats | the conversation of a chat, as OpenAI and the servers beside it spell it |
+| arguments | a call's arguments as an object |
+| envelope | OpenAI's error envelope |
 
 Duplicate keys: the last one counts, as in the usual JSON libraries. Unknown keys are ignored.
 """

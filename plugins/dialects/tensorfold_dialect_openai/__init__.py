@@ -1,4 +1,4 @@
-"""The OpenAI API: chat completions and text completions, whole and streamed.
+"""The OpenAI API: chat completions, text completions and responses, whole and streamed.
 
 Beyond OpenAI's own fields it takes the sampling and limit fields that open servers share (`top_k`, `min_p`,
 `repetition_penalty`, `min_tokens`, `stop_token_ids`, `ignore_eos`, ...), and tensorfold's `draft` and `priority`.
@@ -9,23 +9,33 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tensorfold import hookimpl
-from tensorfold.contracts.dialect import Dialect, Endpoint
+from tensorfold.contracts.dialect import Dialect, Endpoint, InquiryEndpoint, Resource
 from tensorfold.contracts.settings import PluginSettings
 from tensorfold_dialect_openai.chat import ChatCodec
 from tensorfold_dialect_openai.completions import CompletionsCodec
 from tensorfold_dialect_openai.errors import OpenAIErrors
+from tensorfold_dialect_openai.responses import InputTokensCodec, ResponsesCodec
+from tensorfold_dialect_openai.responses_resources import InputItems, OneResponse
+from tensorfold_dialect_openai.responses_store import ResponseStore
 
 __all__ = ["openai_dialect", "tensorfold_dialects"]
 
 
 def openai_dialect() -> Dialect:
-    """The dialect's declaration."""
+    """The dialect's declaration, with a store of its own for responses."""
+    store = ResponseStore()
     return Dialect(
         name="openai",
         errors=OpenAIErrors(),
         endpoints=(
             Endpoint("/v1/chat/completions", ChatCodec()),
             Endpoint("/v1/completions", CompletionsCodec()),
+            Endpoint("/v1/responses", ResponsesCodec(store)),
+        ),
+        inquiries=(InquiryEndpoint("/v1/responses/input_tokens", InputTokensCodec(store)),),
+        resources=lambda services: (
+            Resource("/v1/responses/{id}", OneResponse(store)),
+            Resource("/v1/responses/{id}/input_items", InputItems(store)),
         ),
     )
 

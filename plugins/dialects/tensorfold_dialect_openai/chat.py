@@ -19,9 +19,9 @@ from tensorfold.ir import (
     ToolCallDelta,
 )
 from tensorfold.wire import BodyDecoder
+from tensorfold.wire.chat_messages import WireMessage, read_messages
 from tensorfold_dialect_openai.controls import Controls, StreamOptions, build_requests
 from tensorfold_dialect_openai.errors import OpenAIErrors
-from tensorfold_dialect_openai.messages import WireMessage, read_messages
 from tensorfold_dialect_openai.replies import (
     CallDelta,
     CallFunction,
@@ -123,6 +123,10 @@ class ChatEncoder(EventEncoder[ChunkChoice]):
             finish_reason=finish_reason(stopped.reason),
             stop_reason=stopped.detail or UNSET,
         )
+
+    def nothing(self) -> ChunkChoice:
+        """The role, and no content."""
+        return ChunkChoice(0, Delta(role="assistant", content=None))
 
     def _opening(self, choice: int) -> Iterable[ChunkChoice]:
         if choice not in self._opened:

@@ -127,3 +127,7 @@ class CompletionEncoder(EventEncoder[TextChoice]):
         yield TextChoice(
             stopped.choice, "", finish_reason=finish_reason(stopped.reason), stop_reason=stopped.detail or UNSET
         )
+
+    def nothing(self) -> TextChoice:
+        """No text."""
+        return TextChoice(0, "")

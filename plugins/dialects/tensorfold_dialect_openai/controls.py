@@ -11,7 +11,7 @@ from tensorfold.errors import DecodeError, InvalidRequest
 from tensorfold.ir import JSON, Limits, Prompt, Request, Sampling
 from tensorfold.wire import Int64, LenientNumber, lenient_float, lenient_int
 
-__all__ = ["MAX_REPLIES", "Controls", "StreamOptions", "build_requests"]
+__all__ = ["MAX_REPLIES", "Controls", "StreamOptions", "build_requests", "read_stops"]
 
 MAX_REPLIES = 128
 """The most replies of one body: prompts times `n`."""
@@ -62,6 +62,8 @@ class Controls(msgspec.Struct):
     stream_options: StreamOptions | None = None
     draft: bool | None = None
     priority: str | None = None
+    return_progress: bool | None = None
+    """In a stream: tell how far the prompt is, as llama.cpp does."""
     user: str | None = None
     metadata: dict[str, JSON] | None = None
     store: bool | None = None
@@ -96,6 +98,7 @@ def build_requests(prompts: tuple[Prompt, ...], controls: Controls, context: Dec
             limits=limits,
             draft=controls.draft is not False,
             priority="background" if controls.priority == "background" else "foreground",
+            progress=bool(controls.stream and controls.return_progress),
         )
         for index, prompt in enumerate(prompts)
     )
@@ -132,7 +135,7 @@ def _limits(controls: Controls) -> Limits:
     return Limits(
         max_tokens=_max_tokens(controls.max_tokens, controls.max_completion_tokens),
         min_tokens=controls.min_tokens or 0,
-        stop=_stops(controls.stop),
+        stop=read_stops(controls.stop),
         stop_token_ids=_stop_ids(controls.stop_token_ids or []),
         ignore_eos=bool(controls.ignore_eos),
         include_stop_str=bool(controls.include_stop_str_in_output),
@@ -148,7 +151,12 @@ def _max_tokens(older: int | None, newer: int | None) -> int | None:
     return older if newer is None else newer
 
 
-def _stops(stop: str | list[str] | None) -> tuple[str, ...]:
+def read_stops(stop: str | list[str] | None) -> tuple[str, ...]:
+    """Stop strings.
+
+    Raises:
+        InvalidRequest: too many, or one too long.
+    """
     stops = (stop,) if isinstance(stop, str) else tuple(stop or ())
     if len(stops) > MAX_STOPS:
         raise InvalidRequest(f"{len(stops)} stop strings, and at most {MAX_STOPS} are looked for", param="stop")

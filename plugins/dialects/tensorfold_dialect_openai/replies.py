@@ -10,7 +10,7 @@ from msgspec import UNSET, UnsetType
 
 from tensorfold.contracts.dialect import DecodeContext
 from tensorfold.contracts.engine import ModelInfo
-from tensorfold.ir import JSON, Answer, StopReason, Timings, Usage
+from tensorfold.ir import JSON, Answer, Progress, StopReason, Timings, Usage
 
 __all__ = [
     "CallDelta",
@@ -22,6 +22,7 @@ __all__ = [
     "Delta",
     "FoldBody",
     "Head",
+    "ProgressBody",
     "ReplyMessage",
     "TextChoice",
     "TimingsBody",
@@ -180,6 +181,21 @@ def whole_answer(head: Head, choices: list[C], answer: Answer) -> bytes:
     return msgspec.json.encode(body)
 
 
+class ProgressBody(msgspec.Struct):
+    """How far the prompt is, in llama.cpp's words."""
+
+    total: int
+    cache: int
+    processed: int
+    """Those from the cache included."""
+    time_ms: float
+
+    @staticmethod
+    def of(progress: Progress) -> ProgressBody:
+        """The IR's progress in the API's words."""
+        return ProgressBody(progress.total, progress.cached, progress.processed, _ms(progress.seconds))
+
+
 class Chunk(Head, Generic[C]):
     """One event of a stream."""
 
@@ -187,6 +203,7 @@ class Chunk(Head, Generic[C]):
     usage: UsageBody | UnsetType = UNSET
     timings: TimingsBody | UnsetType = UNSET
     tensorfold: FoldBody | UnsetType = UNSET
+    prompt_progress: ProgressBody | UnsetType = UNSET
     obfuscation: str | UnsetType = UNSET
     """Filling, without meaning."""
 
@@ -243,7 +260,8 @@ class Delta(msgspec.Struct):
     """What an event adds to a reply."""
 
     role: str | UnsetType = UNSET
-    content: str | UnsetType = UNSET
+    content: str | UnsetType | None = UNSET
+    """Null: there is none yet."""
     reasoning_content: str | UnsetType = UNSET
     tool_calls: list[CallDelta] | UnsetType = UNSET
 

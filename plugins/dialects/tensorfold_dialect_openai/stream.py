@@ -24,7 +24,7 @@ from tensorfold.ir import (
 )
 from tensorfold_dialect_openai.controls import StreamOptions
 from tensorfold_dialect_openai.errors import error_body
-from tensorfold_dialect_openai.replies import Chunk, FoldBody, Head, TimingsBody, UsageBody
+from tensorfold_dialect_openai.replies import Chunk, FoldBody, Head, ProgressBody, TimingsBody, UsageBody
 
 __all__ = ["KEEP_ALIVE", "EventEncoder"]
 
@@ -59,6 +59,10 @@ class EventEncoder(ABC, Generic[C]):
     def ending(self, stopped: Stopped) -> Iterable[C]:
         """How a choice ends; the last has the finish reason."""
 
+    @abstractmethod
+    def nothing(self) -> C:
+        """A choice of which nothing is there yet."""
+
     def feed(self, event: Event) -> bytes:
         """The bytes that tell of this event."""
         match event:
@@ -69,7 +73,7 @@ class EventEncoder(ABC, Generic[C]):
                 self._cached_tokens = cached_tokens
                 return b""
             case Progress():
-                return b""
+                return self._progress(event)
             case TextDelta() | ThinkingDelta() | ToolCallDelta():
                 self._pieces += 1
                 return self._release() + b"".join(self._event([piece]) for piece in self.pieces(event))
@@ -93,6 +97,12 @@ class EventEncoder(ABC, Generic[C]):
         if self._options.include_usage:
             return self._release() + self._event([], finished)
         return self._release(finished)
+
+    def _progress(self, progress: Progress) -> bytes:
+        head = self._head
+        chunk = Chunk(head.id, head.object, head.created, head.model, head.system_fingerprint, [self.nothing()])
+        chunk.prompt_progress = ProgressBody.of(progress)
+        return _framed(msgspec.json.encode(chunk))
 
     def _event(self, choices: list[C], finished: Finished | None = None) -> bytes:
         head = self._head

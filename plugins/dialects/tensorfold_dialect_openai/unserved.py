@@ -42,7 +42,6 @@ _SHARED: Fields = {
     "logits_processors": ([],),
     "return_tokens_as_token_ids": (False,),
     "return_token_ids": (False,),
-    "return_progress": (False,),
     "cache_salt": ("",),
     "mm_processor_kwargs": ({},),
     "kv_transfer_params": (),

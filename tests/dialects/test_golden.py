@@ -13,11 +13,14 @@ import pytest
 from tensorfold.errors import RequestError
 from tensorfold.ir import Event, Failed, fold
 from tensorfold.testing.dialects import CONTEXT
+from tensorfold_dialect_anthropic import anthropic_dialect
+from tensorfold_dialect_ollama import ollama_dialect
 from tensorfold_dialect_openai import openai_dialect
 
 FOLDER = Path(__file__).parent / "golden"
 RECORD = "TENSORFOLD_TEST_RECORD" in os.environ
-CODECS = {endpoint.path: endpoint.codec for endpoint in openai_dialect().endpoints}
+DIALECTS = (anthropic_dialect(), ollama_dialect(), openai_dialect())
+CODECS = {endpoint.path: endpoint.codec for dialect in DIALECTS for endpoint in dialect.endpoints}
 
 
 def without_defaults(value: Any) -> Any:
@@ -70,7 +73,7 @@ def replayed(exchange: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-@pytest.mark.parametrize("file", sorted(FOLDER.glob("*.json")), ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", sorted(FOLDER.rglob("*.json")), ids=lambda file: file.stem)
 def test_the_exchange_is_as_recorded(file: Path) -> None:
     exchange = json.loads(file.read_text())
     now = json.loads(json.dumps(replayed(exchange)))
@@ -79,6 +82,6 @@ def test_the_exchange_is_as_recorded(file: Path) -> None:
     assert now == exchange or RECORD
 
 
-def test_there_are_exchanges_of_both_endpoints() -> None:
-    paths = [json.loads(file.read_text())["path"] for file in FOLDER.glob("*.json")]
+def test_there_are_exchanges_of_every_endpoint() -> None:
+    paths = [json.loads(file.read_text())["path"] for file in FOLDER.rglob("*.json")]
     assert set(paths) == set(CODECS)

@@ -1,0 +1,156 @@
+"""The fields of a chat that shape its prompt, as OpenAI's chat completions and the servers beside it spell them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from tensorfold.errors import DecodeError, InvalidRequest, Unsupported
+from tensorfold.ir import JSON, Chat, Tool, ToolChoice
+from tensorfold.wire.chat_messages import WireMessage, read_messages
+
+__all__ = [
+    "EFFORTS",
+    "ChatFields",
+    "WireTool",
+    "WireToolChoice",
+    "offered_tools",
+    "read_chat",
+    "read_effort",
+    "read_tools",
+]
+
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+"""The words for how much a model shall think."""
+
+
+class WireFunction(msgspec.Struct):
+    """A function that may be called."""
+
+    name: str
+    description: str | None = None
+    parameters: dict[str, JSON] | None = None
+    strict: bool | None = None
+
+
+class WireTool(msgspec.Struct):
+    """A tool; only functions are read."""
+
+    type: str
+    function: WireFunction | None = None
+
+
+class WireChosen(msgspec.Struct):
+    """A function's name."""
+
+    name: str | None = None
+
+
+class WireToolChoice(msgspec.Struct):
+    """A choice that is more than a word."""
+
+    type: str
+    function: WireChosen | None = None
+
+
+class ChatFields(msgspec.Struct, kw_only=True):
+    """The fields; null means left out, everywhere."""
+
+    messages: list[WireMessage]
+    tools: list[WireTool] | None = None
+    tool_choice: str | WireToolChoice | None = None
+    parallel_tool_calls: bool | None = None
+    reasoning_effort: str | None = None
+    chat_template_kwargs: dict[str, JSON] | None = None
+    add_generation_prompt: bool | None = None
+    """Whether an answer is begun; null is true, unless the final message is continued."""
+    continue_final_message: bool | None = None
+
+
+def read_chat(fields: ChatFields) -> tuple[Chat, ToolChoice]:
+    """The conversation, and what may be called.
+
+    Raises:
+        DecodeError: a field is missing or malformed; names the place.
+        InvalidRequest: fields that contradict each other.
+        Unsupported: a part, a tool or a choice that is not served.
+    """
+    if not fields.messages:
+        raise DecodeError("messages must hold at least one message", param="messages")
+    continued = bool(fields.continue_final_message)
+    if continued and fields.add_generation_prompt:
+        raise InvalidRequest(
+            "continue_final_message and add_generation_prompt cannot both be true", param="continue_final_message"
+        )
+    tools = read_tools(fields.tools or [])
+    choice = _choice(fields.tool_choice, tools, fields.parallel_tool_calls is not False)
+    chat = Chat(
+        messages=read_messages(fields.messages),
+        tools=offered_tools(tools, choice),
+        template_kwargs=fields.chat_template_kwargs or {},
+        reasoning_effort=read_effort(fields.reasoning_effort, "reasoning_effort"),
+        continue_final_message=continued,
+        add_generation_prompt=continued or fields.add_generation_prompt is not False,
+    )
+    return chat, choice
+
+
+def read_tools(tools: list[WireTool]) -> tuple[Tool, ...]:
+    """The functions.
+
+    Raises:
+        DecodeError: one has no function.
+        Unsupported: a tool of another type.
+    """
+    return tuple(_tool(tool, f"tools[{index}]") for index, tool in enumerate(tools))
+
+
+def offered_tools(tools: tuple[Tool, ...], choice: ToolChoice) -> tuple[Tool, ...]:
+    """The tools that the template shows: none when none may be called, one when it must be that one."""
+    if choice.mode == "none":
+        return ()
+    return tools if choice.name is None else tuple(tool for tool in tools if tool.name == choice.name)
+
+
+def read_effort(effort: str | None, at: str) -> str | None:
+    """An effort.
+
+    Raises:
+        DecodeError: no such word.
+    """
+    if effort is not None and effort not in EFFORTS:
+        raise DecodeError(f"{at} is {effort[:40]!r}, and must be one of {', '.join(EFFORTS)}", param=at)
+    return effort
+
+
+def _tool(tool: WireTool, at: str) -> Tool:
+    if tool.type != "function":
+        raise Unsupported(f"{at} is of type {tool.type[:40]!r}, and functions alone are served", param=f"{at}.type")
+    if tool.function is None:
+        raise DecodeError(f"{at}.function is missing", param=f"{at}.function")
+    function = tool.function
+    return Tool(function.name, function.description, function.parameters, bool(function.strict))
+
+
+def _choice(choice: str | WireToolChoice | None, tools: Sequence[Tool], parallel: bool) -> ToolChoice:
+    match choice:
+        case None | "auto":
+            return ToolChoice("auto", parallel=parallel)
+        case "none":
+            return ToolChoice("none", parallel=parallel)
+        case "required" | WireToolChoice(type="function") if not tools:
+            raise DecodeError("tool_choice demands a call, and no tools are offered", param="tool_choice")
+        case "required":
+            return ToolChoice("required", parallel=parallel)
+        case WireToolChoice(type="function", function=WireChosen(name=str() as name)):
+            if all(tool.name != name for tool in tools):
+                raise DecodeError(f"tool_choice names {name[:80]!r}, which tools does not offer", param="tool_choice")
+            return ToolChoice("required", name, parallel)
+        case WireToolChoice(type="function"):
+            raise DecodeError("tool_choice.function.name is missing", param="tool_choice.function.name")
+        case WireToolChoice(type=other) | other:
+            raise Unsupported(
+                f"tool_choice is {str(other)[:40]!r}, and none, auto, required and a function are served",
+                param="tool_choice",
+            )

@@ -1,0 +1,36 @@
+"""Ollama's API: chat and generate, whole and streamed as lines of JSON, and the description of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tensorfold import hookimpl
+from tensorfold.contracts.dialect import Dialect, Endpoint, InquiryEndpoint, Resource
+from tensorfold.contracts.settings import PluginSettings
+from tensorfold_dialect_ollama.catalog import ShowCodec, Tags, Version
+from tensorfold_dialect_ollama.chat import ChatCodec
+from tensorfold_dialect_ollama.errors import OllamaErrors
+from tensorfold_dialect_ollama.generate import GenerateCodec
+
+__all__ = ["ollama_dialect", "tensorfold_dialects"]
+
+
+def ollama_dialect() -> Dialect:
+    """The dialect's declaration."""
+    return Dialect(
+        name="ollama",
+        errors=OllamaErrors(),
+        endpoints=(Endpoint("/api/chat", ChatCodec()), Endpoint("/api/generate", GenerateCodec())),
+        inquiries=(InquiryEndpoint("/api/show", ShowCodec()),),
+        resources=lambda services: (
+            Resource("/api/tags", Tags(services, running=False)),
+            Resource("/api/ps", Tags(services, running=True)),
+            Resource("/api/version", Version()),
+        ),
+    )
+
+
+@hookimpl
+def tensorfold_dialects(settings: PluginSettings) -> Iterable[Dialect]:
+    """One dialect."""
+    yield ollama_dialect()

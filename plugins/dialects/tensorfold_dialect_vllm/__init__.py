@@ -1,0 +1,35 @@
+"""vLLM's tokenizer routes: `/tokenize` and `/detokenize`, also under `/v1`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tensorfold import hookimpl
+from tensorfold.contracts.dialect import Dialect, InquiryEndpoint
+from tensorfold.contracts.settings import PluginSettings
+from tensorfold.wire.envelope import CommonErrors
+from tensorfold_dialect_vllm.detokenize import DetokenizeCodec
+from tensorfold_dialect_vllm.tokenize import TokenizeCodec
+
+__all__ = ["tensorfold_dialects", "vllm_dialect"]
+
+
+def vllm_dialect() -> Dialect:
+    """The dialect's declaration."""
+    tokenize, detokenize = TokenizeCodec(), DetokenizeCodec()
+    return Dialect(
+        name="vllm",
+        errors=CommonErrors(),
+        inquiries=(
+            InquiryEndpoint("/tokenize", tokenize),
+            InquiryEndpoint("/v1/tokenize", tokenize),
+            InquiryEndpoint("/detokenize", detokenize),
+            InquiryEndpoint("/v1/detokenize", detokenize),
+        ),
+    )
+
+
+@hookimpl
+def tensorfold_dialects(settings: PluginSettings) -> Iterable[Dialect]:
+    """One dialect."""
+    yield vllm_dialect()
