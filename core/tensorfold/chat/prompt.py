@@ -10,12 +10,21 @@ import msgspec
 
 from tensorfold.chat.continuing import continued_part
 from tensorfold.chat.effort import EffortLevels, effort_levels
+from tensorfold.chat.framing import frame_of
 from tensorfold.chat.manners import Manners, manners_of
 from tensorfold.chat.messages import template_messages, template_tools
 from tensorfold.chat.openings import message_markers, message_openings
 from tensorfold.chat.template import ChatTemplate, Conversation
-from tensorfold.chat.thinking import ChatDefaults, can_turn_off, settle
-from tensorfold.contracts.chat import ChatFormat, ChatTemplates, MarkedFormat, PieceEncoder, Tokenizer
+from tensorfold.chat.thinking import ChatDefaults, can_turn_off, knows_thinking, settle
+from tensorfold.contracts.chat import (
+    CallFrame,
+    ChatFormat,
+    ChatTemplates,
+    MarkedFormat,
+    PieceEncoder,
+    ReplyMarks,
+    Tokenizer,
+)
 from tensorfold.contracts.engine import PreparedPrompt
 from tensorfold.errors import ContextLengthExceeded, InvalidRequest
 from tensorfold.ir import Chat, Prompt, TextPrompt, TokensPrompt
@@ -36,16 +45,27 @@ class _Ready:
     template: ChatTemplate
     manners: Manners
     levels: EffortLevels
+    thinks: bool
+    """Whether it knows of reasoning."""
     off: bool
     """Whether thinking can be turned off."""
+    frame: CallFrame | None
+    """What it writes around a call's name."""
 
     @staticmethod
     def of(source: str, controls: Mapping[str, int], special_tokens: Mapping[str, str], format: ChatFormat) -> _Ready:
-        marks = None
+        marks = ReplyMarks()
         if isinstance(format, MarkedFormat):
-            source, marks = format.amend(source), format.marks.thinking
+            source, marks = format.amend(source), format.marks
         template = ChatTemplate(source, controls, special_tokens)
-        return _Ready(template, manners_of(template), effort_levels(template), can_turn_off(template, marks))
+        return _Ready(
+            template,
+            manners_of(template),
+            effort_levels(template),
+            knows_thinking(template, marks.thinking),
+            can_turn_off(template, marks.thinking),
+            marks.frame if marks.call is None else frame_of(template, marks.call) or marks.frame,
+        )
 
 
 class PromptBuilder:
@@ -81,6 +101,11 @@ class PromptBuilder:
         self._tool_use = self._default if tool_use is None else _Ready.of(tool_use, controls, special, format)
         ready = {each.template.source: each for each in (self._default, self._tool_use) if each is not None}
         self._openings = frozenset(id for each in ready.values() for id in message_openings(each.template))
+
+    @property
+    def call_frame(self) -> CallFrame | None:
+        """What the template writes around a call's name when tools are offered; None: this model makes no calls."""
+        return None if self._tool_use is None else self._tool_use.frame
 
     def prepare(self, prompt: Prompt) -> PreparedPrompt:
         """The ids of a prompt, and its text.
@@ -123,7 +148,7 @@ class PromptBuilder:
         )
         self._check_text(rendered.text, "messages")
         ids = self._checked(self._encoded(rendered.pieces), "messages")
-        return self._prepared(ids, rendered.text, settled.thinking)
+        return self._prepared(ids, rendered.text, settled.thinking if ready.thinks else False)
 
     def _encoded(self, pieces: Sequence[str | int]) -> list[int]:
         if self._encoder is not None:

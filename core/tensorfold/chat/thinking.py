@@ -12,7 +12,7 @@ from tensorfold.contracts.chat import ThinkingMarks
 from tensorfold.errors import InvalidRequest, Unsupported
 from tensorfold.ir import JSON, Chat, Thinking
 
-__all__ = ["ChatDefaults", "Settled", "can_turn_off", "settle"]
+__all__ = ["ChatDefaults", "Settled", "can_turn_off", "knows_thinking", "settle"]
 
 _ON: Final = "enable_thinking"
 _OTHER: Final = "thinking"
@@ -82,11 +82,15 @@ def settle(chat: Chat, defaults: ChatDefaults, levels: EffortLevels, *, off: boo
     return Settled(variables, thinking)
 
 
+def knows_thinking(template: ChatTemplate, marks: ThinkingMarks | None) -> bool:
+    """Whether this template writes anything of reasoning, or has a switch for it."""
+    known = () if marks is None else (marks.start, marks.end, _ON)
+    return any(word in template.source for word in known)
+
+
 def can_turn_off(template: ChatTemplate, marks: ThinkingMarks | None) -> bool:
     """Whether this template can render a prompt without thinking: it has a switch, or knows of no thinking."""
-    if marks is None or not (marks.start in template.source or marks.end in template.source):
-        return True
-    return _rendered(template, on=True) != _rendered(template, on=False)
+    return not knows_thinking(template, marks) or _rendered(template, on=True) != _rendered(template, on=False)
 
 
 def _rendered(template: ChatTemplate, *, on: bool) -> str | None:

@@ -24,6 +24,7 @@ from tensorfold.contracts.chat import Tokenizer
 from tensorfold.contracts.engine import ModelInfo
 from tensorfold.contracts.family import Geometry
 from tensorfold.contracts.policy import SchedulerPolicy
+from tensorfold.engine.constraints import Constraints
 from tensorfold.engine.copies import CopyDrafting
 from tensorfold.engine.depth import MeasuredDepth
 from tensorfold.engine.engine import LocalEngine
@@ -141,22 +142,30 @@ def _load(config: ServeConfig, chosen: _Chosen, session: Session[Any], stages: S
     stages.stage("building the tokenizer")
     tokenizer = checkpoint.tokenizer()
     chat = family.chat(checkpoint.config)
+    prompts = PromptBuilder(
+        tokenizer,
+        checkpoint.templates,
+        chat,
+        vocabulary=geometry.vocabulary,
+        window=memory.window,
+        defaults=chosen.chat_defaults,
+    )
     engine = LocalEngine(
         runner,
-        prompts=PromptBuilder(
-            tokenizer,
-            checkpoint.templates,
-            chat,
-            vocabulary=geometry.vocabulary,
-            window=memory.window,
-            defaults=chosen.chat_defaults,
-        ),
+        prompts=prompts,
         tokenizer=tokenizer,
         chat=chat,
         settings=_engine_settings(config, memory, independence),
         policy=chosen.policy,
         depth=MeasuredDepth(independence.costs),
         drafting=CopyDrafting() if config.drafts == "auto" else None,
+        gates=Constraints(
+            tokenizer=tokenizer,
+            chat=chat,
+            geometry=geometry,
+            frame=prompts.call_frame,
+            thinking_budget=config.thinking_budget,
+        ),
     )
     return Assembled(
         engine=engine,

@@ -9,6 +9,7 @@ from typing import Protocol, TypeAlias, runtime_checkable
 from tensorfold.ir import JSON, Chat, Request, TokenInfo
 
 __all__ = [
+    "CallFrame",
     "CallMarks",
     "CallPiece",
     "ChatFormat",
@@ -149,11 +150,25 @@ class CallMarks:
 
 
 @dataclass(frozen=True, slots=True)
+class CallFrame:
+    """What is written around a call's name."""
+
+    before: str
+    """The opener, and all that stands ahead of the name."""
+    arguments: str
+    """What stands between the name and the first argument's key."""
+    nothing: str
+    """What stands behind the name of a call without arguments, through the closer."""
+
+
+@dataclass(frozen=True, slots=True)
 class ReplyMarks:
     """What replies are marked up with."""
 
     thinking: ThinkingMarks | None = None
     call: CallMarks | None = None
+    frame: CallFrame | None = None
+    """Of calls, for templates that render none."""
     in_text: frozenset[str] = frozenset()
     """Spellings that stay in the text, for the parser to read, though they may be control tokens."""
     ends: frozenset[str] = frozenset()
@@ -172,6 +187,10 @@ class MarkedFormat(Protocol):
     @property
     def thinks(self) -> bool:
         """Whether replies have reasoning when nothing is said about it."""
+        ...
+
+    def begins_call(self, request: Request, text: str) -> bool | None:
+        """Whether the text behind a call's opener begins a call of an offered function; None: it may, once it goes on."""
         ...
 
     def amend(self, template: str) -> str:

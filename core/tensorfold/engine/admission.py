@@ -11,6 +11,7 @@ from tensorfold.contracts.chat import ChatFormat, MarkedFormat, ReplyMarks, Repl
 from tensorfold.contracts.engine import PreparedPrompt
 from tensorfold.contracts.family import Geometry
 from tensorfold.contracts.gates import Gate
+from tensorfold.engine.constraints import token_ids
 from tensorfold.engine.drafts import Drafting
 from tensorfold.engine.gates import GateSet, MinTokens
 from tensorfold.engine.job import Job
@@ -32,7 +33,17 @@ GateMaker: TypeAlias = Callable[[Request, PreparedPrompt], Iterable[Gate]]
 
 
 def no_gates(request: Request, prompt: PreparedPrompt) -> Iterable[Gate]:
-    """No request asks for any."""
+    """What needs a gate is refused, never ignored.
+
+    Raises:
+        Unsupported: a request asks for one.
+    """
+    if request.grammar is not None:
+        raise Unsupported("structured output is not served", param="response_format")
+    if request.tool_choice.mode == "required":
+        raise Unsupported("a tool choice that forces a call is not served", param="tool_choice")
+    if request.limits.thinking_budget:
+        raise Unsupported("a thinking budget is not served", param="thinking_budget")
     return ()
 
 
@@ -70,8 +81,8 @@ class Admission:
         self._tokenizer = tokenizer
         self._chat = chat
         marks = chat.marks if isinstance(chat, MarkedFormat) else ReplyMarks()
-        self._in_text = _token_ids(tokenizer, marks.in_text)
-        self._ends = geometry.stop_ids | _token_ids(tokenizer, marks.ends)
+        self._in_text = token_ids(tokenizer, marks.in_text)
+        self._ends = geometry.stop_ids | token_ids(tokenizer, marks.ends)
         self._geometry = geometry
         self._window = window
         self._shortage = shortage
@@ -100,7 +111,6 @@ class Admission:
         Raises:
             RequestError: it can never be run here.
         """
-        self._check_capabilities(request)
         limits = request.limits
         self._check_ids(limits.stop_token_ids, "stop_token_ids", "stop_token_ids")
         self._check_ids((token for token, _ in request.sampling.logit_bias), "logit_bias", "logit_bias")
@@ -188,21 +198,6 @@ class Admission:
             raise InvalidRequest(
                 f"{what} holds token id {unknown}, and this model's ids go from 0 to {vocabulary - 1}", param=param
             )
-
-    @staticmethod
-    def _check_capabilities(request: Request) -> None:
-        """What this engine cannot honour is refused, never ignored."""
-        if request.grammar is not None:
-            raise Unsupported("structured output is not served", param="response_format")
-        if request.tool_choice.mode == "required":
-            raise Unsupported("a tool choice that forces a call is not served", param="tool_choice")
-        if request.limits.thinking_budget is not None:
-            raise Unsupported("a thinking budget is not served", param="thinking_budget")
-
-
-def _token_ids(tokenizer: Tokenizer, spellings: Iterable[str]) -> frozenset[int]:
-    """The tokens that are spelled so, as far as there are any."""
-    return frozenset(token for spelling in spellings if (token := tokenizer.token_id(spelling)) is not None)
 
 
 def _prompt_param(request: Request) -> str:

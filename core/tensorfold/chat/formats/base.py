@@ -36,6 +36,10 @@ class MarkupFormat:
         """Whether replies have reasoning when nothing is said about it."""
         return self._thinks
 
+    def begins_call(self, request: Request, text: str) -> bool | None:
+        """Whether the text behind a call's opener begins a call of an offered function."""
+        return self.markup.begins_call(Offered.by(request), text)
+
     def amend(self, template: str) -> str:
         """The template as it is."""
         return template

@@ -14,4 +14,4 @@ class NemotronFormat(MarkupFormat):
     """Qwen's marks; reasoning is closed without a blank line, and numbers are written as Python does."""
 
     def __init__(self) -> None:
-        super().__init__(Markup(reasoning=ThinkingMarks(), calls=TaggedCalls()))
+        super().__init__(Markup(reasoning=ThinkingMarks(), calls=TaggedCalls(written="xml")))

@@ -17,4 +17,4 @@ class QwenFormat(MarkupFormat):
     """
 
     def __init__(self) -> None:
-        super().__init__(Markup(reasoning=ThinkingMarks(), calls=TaggedCalls()))
+        super().__init__(Markup(reasoning=ThinkingMarks(), calls=TaggedCalls(written="xml")))

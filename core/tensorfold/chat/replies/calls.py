@@ -7,6 +7,7 @@ from typing import Protocol
 
 from tensorfold.chat.replies.offered import Offered
 from tensorfold.chat.replies.source import Mismatch, Reading, Source
+from tensorfold.contracts.chat import CallFrame
 
 __all__ = ["ArgumentWriter", "CallNotation", "Header", "Unoffered"]
 
@@ -46,6 +47,11 @@ class CallNotation(Protocol):
     @property
     def closer(self) -> str:
         """What it ends with."""
+        ...
+
+    @property
+    def frame(self) -> CallFrame | None:
+        """What models of this notation write around a call's name; None: it cannot be forced."""
         ...
 
     def header(self, source: Source, offered: Offered) -> Reading[Header]:

@@ -12,6 +12,7 @@ from tensorfold.chat.replies.offered import Offered
 from tensorfold.chat.replies.source import Mismatch, Reading, Source, expect, more, next_of, skip_blanks, until
 from tensorfold.chat.replies.values import escaped, quoted
 from tensorfold.chat.replies.xml_calls import MAX_NAME
+from tensorfold.contracts.chat import CallFrame
 
 __all__ = ["GEMMA_QUOTE", "GemmaCalls"]
 
@@ -30,6 +31,11 @@ class GemmaCalls:
 
     opener: str = "<|tool_call>"
     closer: str = "<tool_call|>"
+
+    @property
+    def frame(self) -> CallFrame:
+        """`call:` and a bracket."""
+        return CallFrame(f"{self.opener}call:", "{", f"{{}}{self.closer}")
 
     def header(self, source: Source, offered: Offered) -> Reading[Header]:
         """Through the name, up to the arguments' bracket."""

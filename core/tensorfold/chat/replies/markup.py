@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tensorfold.chat.replies.calls import CallNotation
+from tensorfold.chat.replies.offered import Offered
+from tensorfold.chat.replies.source import Mismatch, Source
 from tensorfold.contracts.chat import CallMarks, ReplyMarks, ThinkingMarks
 
 __all__ = ["Markup"]
@@ -29,4 +31,24 @@ class Markup:
         reasoning = () if self.reasoning is None else (self.reasoning.start, self.reasoning.end)
         calls = None if self.calls is None else CallMarks(self.calls.opener, self.calls.closer)
         spellings = () if calls is None else (calls.opener, calls.closer)
-        return ReplyMarks(self.reasoning, calls, self.controls.union(reasoning, spellings), self.ends)
+        return ReplyMarks(
+            thinking=self.reasoning,
+            call=calls,
+            frame=None if self.calls is None else self.calls.frame,
+            in_text=self.controls.union(reasoning, spellings),
+            ends=self.ends,
+        )
+
+    def begins_call(self, offered: Offered, text: str) -> bool | None:
+        """Whether the text behind a call's opener begins a call; None: it may, once it goes on."""
+        if self.calls is None or not offered:
+            return False
+        source = Source()
+        source.feed(text)
+        try:
+            next(self.calls.header(source, offered))
+        except StopIteration:
+            return True
+        except Mismatch:
+            return False
+        return None

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from tensorfold.chat.replies.calls import ArgumentWriter, Header
 from tensorfold.chat.replies.json_calls import json_arguments, json_header
 from tensorfold.chat.replies.offered import Offered
 from tensorfold.chat.replies.source import Mismatch, Reading, Source, expect, next_of, skip_blanks
 from tensorfold.chat.replies.xml_calls import xml_arguments, xml_header
+from tensorfold.contracts.chat import CallFrame
 
 __all__ = ["BareCalls", "TaggedCalls"]
 
@@ -19,6 +21,17 @@ class TaggedCalls:
 
     opener: str = "<tool_call>"
     closer: str = "</tool_call>"
+    written: Literal["xml", "json"] = "json"
+    """How the family's models write, where their template does not show it."""
+
+    @property
+    def frame(self) -> CallFrame:
+        """Of XML or JSON."""
+        if self.written == "xml":
+            before = f"{self.opener}\n<function="
+            return CallFrame(before, ">\n<parameter=", f">\n</function>\n{self.closer}")
+        before = f'{self.opener}\n{{"name": "'
+        return CallFrame(before, '", "arguments": {"', f'", "arguments": {{}}}}\n{self.closer}')
 
     def header(self, source: Source, offered: Offered) -> Reading[Header]:
         """By the first character."""
@@ -54,6 +67,7 @@ class BareCalls:
 
     opener: str = "{"
     closer: str = ""
+    frame: CallFrame | None = None
 
     def header(self, source: Source, offered: Offered) -> Reading[Header]:
         """Behind the opening bracket."""

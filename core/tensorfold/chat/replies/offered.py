@@ -36,6 +36,10 @@ class Offered:
     def __bool__(self) -> bool:
         return bool(self._tools)
 
+    def takes(self, name: str) -> bool:
+        """Whether the function has parameters, as far as its schema tells."""
+        return bool(_field(self._tools[name].parameters or {}, "properties"))
+
     def type_of(self, name: str, parameter: str) -> str | None:
         """The explicit type of a parameter: one name. Unions and references are not resolved: None, as without a type."""
         schema = self._tools[name].parameters or {}

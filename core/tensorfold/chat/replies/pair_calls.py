@@ -11,6 +11,7 @@ from tensorfold.chat.replies.offered import Offered
 from tensorfold.chat.replies.source import Mismatch, Reading, Source, expect, skip_blanks, until
 from tensorfold.chat.replies.values import quoted
 from tensorfold.chat.replies.xml_calls import MAX_NAME, ValueEnd, copy_parameter
+from tensorfold.contracts.chat import CallFrame
 
 __all__ = ["PairCalls"]
 
@@ -27,6 +28,11 @@ class PairCalls:
 
     opener: str = "<tool_call>"
     closer: str = "</tool_call>"
+
+    @property
+    def frame(self) -> CallFrame:
+        """The name stands alone."""
+        return CallFrame(self.opener, _KEY, self.closer)
 
     def header(self, source: Source, offered: Offered) -> Reading[Header]:
         """Through the name; its end is the first key or the closer, which is consumed."""
