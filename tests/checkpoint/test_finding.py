@@ -175,15 +175,18 @@ def test_a_model_is_downloaded_once_without_what_is_not_read(tmp_path: Path) -> 
             "HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}",
             "HF_HUB_CACHE": str(tmp_path / "hub"),
             "HF_HUB_DISABLE_TELEMETRY": "1",
+            "HF_HUB_OFFLINE": "0",
         }
         runs: list[str] = []
         requests: list[int] = []
-        for _ in range(2):
-            run = [sys.executable, "-c", program]
-            runs.append(subprocess.run(run, env=environment, capture_output=True, text=True, check=True).stdout)
-            requests.append(sum("org/tiny" in each for each in asked))
-        server.shutdown()
-        thread.join()
+        try:
+            for _ in range(2):
+                run = [sys.executable, "-c", program]
+                runs.append(subprocess.run(run, env=environment, capture_output=True, text=True, check=True).stdout)
+                requests.append(sum("org/tiny" in each for each in asked))
+        finally:
+            server.shutdown()
+            thread.join()
     found = Path(runs[0].strip())
     assert runs[0] == runs[1]
     assert {file.name for file in found.iterdir()} == {file.name for file in write_tiny(tmp_path / "same").iterdir()}

@@ -90,3 +90,14 @@ def test_a_context_that_was_asked_for_and_does_not_fit_is_refused_with_numbers()
     """An explicit window is not cut behind the user's back."""
     with pytest.raises(ConfigError, match="at most 320 positions fit"):
         plan_memory(geometry(), session(0), lanes=1, context=1024, budget=1000 + 5 * 2 * PAGE + 5 * PAGE)
+
+
+def test_copies_of_fixed_size_states_have_room_of_their_own() -> None:
+    """Kept prefixes need them: unasked an eighth of the budget at most, and never at the window's cost."""
+    roomy = plan_memory(geometry(), session(10**9), lanes=2)
+    assert roomy.copies == 4 * 2 * 1000
+    assert roomy.window == 1024
+    tight = plan_memory(geometry(), session(0), lanes=1, budget=1000 + 16 * 2 * PAGE + 5 * PAGE)
+    assert (tight.window, tight.copies) == (1024, 0)
+    assert plan_memory(geometry(), session(10**9), lanes=2, copies=0).copies == 0
+    assert plan_memory(geometry(), session(10**9), lanes=2, copies=5000).copies == 5000

@@ -64,7 +64,7 @@ class Tables(RuleBasedStateMachine):
     @rule(data=st.data())
     def keep(self, data: st.DataObject) -> None:
         slot = data.draw(st.sampled_from(sorted(self.truth)))
-        self.kept.append((self.tables.hold(slot), list(self.truth[slot])))
+        self.kept.append((self.tables.keep(slot), list(self.truth[slot])))
 
     @precondition(lambda self: self.kept)
     @rule(data=st.data(), slot=st.integers(0, 3))
@@ -79,7 +79,20 @@ class Tables(RuleBasedStateMachine):
     def drop(self) -> None:
         held, _ = self.kept.pop(0)
         for key, pages in held.items():
-            self.tables.drop(key, pages)
+            self.tables.forget(key, pages)
+
+    @rule(pages=st.integers(1, 3))
+    def bring(self, pages: int) -> None:
+        """A snapshot comes in from outside."""
+        if any(self.tables.pool(key).free < pages for key in CAPACITY):
+            return
+        held = {key: self.tables.fresh(key, pages) for key in CAPACITY}
+        values = [self.stamp + number for number in range(pages * PAGE)]
+        self.stamp += len(values)
+        for key, fresh in held.items():
+            for position, value in enumerate(values):
+                self.contents[key][(fresh[position // PAGE], position % PAGE)] = value
+        self.kept.append((held, values))
 
     def _check(self, key: TableKey, pages: tuple[int, ...], written: list[int]) -> None:
         assert len(pages) == pages_of(len(written))
@@ -101,6 +114,16 @@ class Tables(RuleBasedStateMachine):
             held = {page for slot in self.truth for page in self.tables.pages(slot, key)}
             held |= {page for pages, _ in self.kept for page in pages[key]}
             assert len(held - {GONE}) + self.tables.pool(key).free == capacity
+
+    @invariant()
+    def what_snapshots_hold_is_counted(self) -> None:
+        for key in CAPACITY:
+            by_slots = {page for slot in self.truth for page in self.tables.pages(slot, key)}
+            by_kept = {page for pages, _ in self.kept for page in pages[key]} - {GONE}
+            pool = self.tables.pool(key)
+            assert (pool.kept, pool.spare) == (len(by_kept), len(by_kept - by_slots))
+            for pages, _ in self.kept:
+                assert self.tables.spare_in(pages)[key] == len(set(pages[key]) - by_slots - {GONE})
 
 
 TestTables = Tables.TestCase

@@ -16,7 +16,7 @@ from tensorfold.engine.drafts import Drafter
 from tensorfold.engine.gates import AllowedTokens, ForcedRun, GateSet
 from tensorfold.engine.job import Job
 from tensorfold.engine.limits import ReplyLimit
-from tensorfold.engine.plan import Chunk, chunk_plan
+from tensorfold.engine.plan import Chunk
 from tensorfold.engine.sequence import Sequence as Reply
 from tensorfold.engine.sequence import Window
 from tensorfold.errors import GenerationFailed
@@ -68,6 +68,7 @@ def reply(
         request=request,
         ids=PROMPT,
         chunks=(Chunk(0, 3),),
+        markers=(),
         vocabulary=TOKENIZER.size,
         rule=rule or SamplingRule(),
         key=5,
@@ -105,7 +106,7 @@ def test_the_first_window_runs_nothing_and_draws_at_the_prompts_end() -> None:
 
 def test_a_window_is_the_last_token_and_the_guesses_each_row_with_its_own_position() -> None:
     """Row i draws the token behind guess i - 1."""
-    window = begun(reply(drafts=(ONE, TWO, X, Y)), ONE).next_window(3)
+    window = begun(reply(drafts=(ONE, TWO, X, Y)), ONE).next_window(2, 3)
     assert (window.tokens, window.start) == ((ONE, TWO, X), 3)
     assert [(draw.row, draw.position) for draw in window.draws] == [(0, 4), (1, 5), (2, 6)]
     assert window.drafted == (True, True)
@@ -114,7 +115,7 @@ def test_a_window_is_the_last_token_and_the_guesses_each_row_with_its_own_positi
 def test_guesses_are_kept_while_they_are_what_was_drawn() -> None:
     """The draw that differs from its guess is kept, and nothing behind it."""
     sequence = begun(reply(drafts=(ONE, TWO, X, Y)), ONE)
-    events = accept(sequence, sequence.next_window(4), TWO, Z, Y, X)
+    events = accept(sequence, sequence.next_window(3, 4), TWO, Z, Y, X)
     assert text(events) == " two z"
     assert sequence.tokens == [ONE, TWO, Z]
     assert (sequence.drafted, sequence.accepted) == (3, 1)
@@ -123,7 +124,7 @@ def test_guesses_are_kept_while_they_are_what_was_drawn() -> None:
 def test_the_draw_behind_the_last_right_guess_is_a_token_more() -> None:
     """A window of n rows gives up to n tokens."""
     sequence = begun(reply(drafts=(ONE, TWO, X)), ONE)
-    accept(sequence, sequence.next_window(3), TWO, X, Y)
+    accept(sequence, sequence.next_window(2, 3), TWO, X, Y)
     assert sequence.tokens == [ONE, TWO, X, Y]
 
 
@@ -131,7 +132,7 @@ def test_the_draw_behind_the_last_right_guess_is_a_token_more() -> None:
 def test_the_token_that_completes_a_stop_string_is_the_last_one() -> None:
     """ST-05: in a window that holds a stop string and passes the limit, the stop string wins, as it does serially."""
     sequence = begun(reply(drafts=(ONE, TWO, STOP, X, Y, Z), limits=Limits(stop=("STOP",)), limit=5), ONE)
-    events = accept(sequence, sequence.next_window(16), TWO, STOP, X, Y)
+    events = accept(sequence, sequence.next_window(15, 16), TWO, STOP, X, Y)
     assert sequence.tokens == [ONE, TWO, STOP]
     assert text(events) == " two"
     assert events[-1] == Stopped(0, "stop", "STOP")
@@ -140,19 +141,19 @@ def test_the_token_that_completes_a_stop_string_is_the_last_one() -> None:
 def test_a_stop_string_that_the_limits_token_completes_goes_before_the_limit() -> None:
     """The reply ended as the caller asked, at its very last token."""
     sequence = begun(reply(limits=Limits(stop=("STOP",)), limit=2), ONE)
-    assert accept(sequence, sequence.next_window(4), STOP)[-1] == Stopped(0, "stop", "STOP")
+    assert accept(sequence, sequence.next_window(3, 4), STOP)[-1] == Stopped(0, "stop", "STOP")
 
 
 def test_no_rows_are_offered_behind_the_limit() -> None:
     """A window is never longer than the tokens that may still come."""
     sequence = begun(reply(drafts=(ONE, TWO, X, Y), limit=3), ONE)
-    assert len(sequence.next_window(16).draws) == 2
+    assert len(sequence.next_window(15, 16).draws) == 2
 
 
 def test_an_end_token_ends_the_reply_and_is_not_shown() -> None:
     """It counts, and adds no text; what was drawn behind it does not exist."""
     sequence = begun(reply(drafts=(ONE, TWO, END, X)), ONE)
-    events = accept(sequence, sequence.next_window(16), TWO, END, X)
+    events = accept(sequence, sequence.next_window(15, 16), TWO, END, X)
     assert (text(events), sequence.tokens[-1]) == (" two", END)
     assert events[-1] == Stopped(0, "end")
 
@@ -161,7 +162,7 @@ def test_an_end_token_ends_the_reply_and_is_not_shown() -> None:
 def test_a_stop_token_ends_the_reply(keep: bool, shown: str) -> None:
     """The caller's stop token is left out of the text, unless stop text is to be kept."""
     sequence = begun(reply(limits=Limits(stop_token_ids=(X,), include_stop_str=keep)), ONE)
-    events = accept(sequence, sequence.next_window(1), X)
+    events = accept(sequence, sequence.next_window(0, 1), X)
     assert (text(events), events[-1]) == (shown, Stopped(0, "stop"))
 
 
@@ -171,7 +172,7 @@ def test_a_forced_run_is_a_window_of_its_own() -> None:
     first = sequence.first_window()
     assert first.draws[0].forced == ONE
     accept(sequence, first, ONE)
-    window = sequence.next_window(8)
+    window = sequence.next_window(7, 8)
     assert window.tokens == (ONE, TWO, STOP)
     assert [draw.forced for draw in window.draws] == [TWO, STOP, None]
     assert window.drafted == (False, False)
@@ -180,13 +181,13 @@ def test_a_forced_run_is_a_window_of_its_own() -> None:
 def test_drafts_behind_a_forced_token_that_they_did_not_foresee_are_dropped() -> None:
     """They continue another text."""
     sequence = begun(reply(drafts=(ONE, X, Y, Z), gates=[ForcedRun([ONE, TWO])]), ONE)
-    assert sequence.next_window(8).tokens == (ONE, TWO)
+    assert sequence.next_window(7, 8).tokens == (ONE, TWO)
 
 
 def test_drafts_that_the_gates_do_not_permit_are_cut() -> None:
     """No row is spent on a guess that cannot be drawn, and each row has the mask of its own place."""
     mask = AllowedTokens({ONE, TWO}, TOKENIZER.size)
-    window = begun(reply(drafts=(ONE, TWO, X, ONE), gates=[mask]), ONE).next_window(8)
+    window = begun(reply(drafts=(ONE, TWO, X, ONE), gates=[mask]), ONE).next_window(7, 8)
     assert window.tokens == (ONE, TWO)
     assert all(draw.allowed is not None for draw in window.draws)
 
@@ -194,14 +195,14 @@ def test_drafts_that_the_gates_do_not_permit_are_cut() -> None:
 def test_guesses_outside_the_vocabulary_never_reach_the_model() -> None:
     """A drafter cannot make the engine look up a token that does not exist."""
     for wrong in (-1, TOKENIZER.size):
-        assert begun(reply(drafts=(ONE, wrong, X)), ONE).next_window(8).tokens == (ONE,)
+        assert begun(reply(drafts=(ONE, wrong, X)), ONE).next_window(7, 8).tokens == (ONE,)
 
 
 def test_penalties_count_along_the_guesses() -> None:
     """Each row's draw sees the tokens that stand before it if the guesses hold."""
     rule = SamplingRule(repetition_penalty=1.5)
     sequence = begun(reply(drafts=(ONE, TWO, TWO, X), rule=rule), ONE)
-    window = sequence.next_window(4)
+    window = sequence.next_window(3, 4)
     assert [dict(draw.counts) for draw in window.draws] == [
         {1: 1, 2: 1, 3: 1, ONE: 1},
         {1: 1, 2: 1, 3: 1, ONE: 1, TWO: 1},
@@ -240,17 +241,17 @@ class OnlyThen:
 def test_a_guess_that_leads_to_a_dead_end_is_no_row() -> None:
     """It may still be drawn; then the reply fails where the serial one does."""
     sequence = begun(reply(drafts=(ONE, TWO, X, Y), gates=[OnlyThen(X)]), ONE)
-    window = sequence.next_window(8)
+    window = sequence.next_window(7, 8)
     assert window.tokens == (ONE, TWO)
     accept(sequence, window, TWO, X)
     with pytest.raises(GenerationFailed, match="no token may follow token 3"):
-        sequence.next_window(8)
+        sequence.next_window(7, 8)
 
 
 def test_a_row_that_cannot_be_drawn_fails_the_reply_after_what_came_before_it() -> None:
     """Tokens before the bad row are sent, as they are without drafts."""
     sequence = begun(reply(drafts=(ONE, TWO, X)), ONE)
-    walk = sequence.accept(sequence.next_window(3), [Drawn(TWO), Drawn(0, problem="not finite")])
+    walk = sequence.accept(sequence.next_window(2, 3), [Drawn(TWO), Drawn(0, problem="not finite")])
     assert next(walk) == TextDelta(0, " two")
     with pytest.raises(GenerationFailed, match="token 3 of the reply cannot be drawn: not finite"):
         next(walk)
@@ -259,7 +260,7 @@ def test_a_row_that_cannot_be_drawn_fails_the_reply_after_what_came_before_it() 
 def test_the_serial_reference_offers_one_row() -> None:
     """`draft: false` takes neither drafts nor forced runs as guesses."""
     sequence = begun(reply(drafts=(ONE, TWO, X), gates=[ForcedRun([ONE, TWO])], draft=False), ONE)
-    assert sequence.next_window(8).tokens == (ONE,)
+    assert sequence.next_window(7, 8).tokens == (ONE,)
 
 
 # ---- replay -----------------------------------------------------------------------------------------------
@@ -268,11 +269,11 @@ def test_the_serial_reference_offers_one_row() -> None:
 def test_a_replay_compares_and_sends_nothing_twice() -> None:
     """After a restart the tokens sent before are guesses, and their text is not sent again."""
     sequence = begun(reply(draft=False), ONE)
-    accept(sequence, sequence.next_window(1), TWO)
+    accept(sequence, sequence.next_window(0, 1), TWO)
     sequence.restart()
     assert sequence.sent == (ONE, TWO) and sequence.replaying
     assert accept(sequence, sequence.first_window(), ONE) == []
-    window = sequence.next_window(8)
+    window = sequence.next_window(7, 8)
     assert window.tokens == (ONE, TWO)
     assert text(accept(sequence, window, TWO, X)) == " x"
     assert (sequence.drafted, sequence.accepted) == (0, 0)
@@ -289,7 +290,7 @@ def test_a_replay_that_differs_fails_the_reply() -> None:
 def test_a_second_restart_expects_everything_that_was_sent() -> None:
     """Also when it comes in the middle of a replay."""
     sequence = begun(reply(), ONE)
-    accept(sequence, sequence.next_window(1), TWO)
+    accept(sequence, sequence.next_window(0, 1), TWO)
     sequence.restart()
     accept(sequence, sequence.first_window(), ONE)
     sequence.restart()
@@ -318,7 +319,7 @@ def test_every_token_carries_its_own_log_probability_and_bytes() -> None:
     from tensorfold.ir import Alternative
 
     sequence = begun(reply(drafts=(ONE, TWO, X), logprobs=1), ONE)
-    window = sequence.next_window(3)
+    window = sequence.next_window(2, 3)
     assert [draw.logprobs for draw in window.draws] == [1, 1, 1]
     drawn = [Drawn(token, -float(token), (Alternative(token, b"", -float(token)),)) for token in (TWO, X, Y)]
     tokens = [
@@ -330,12 +331,3 @@ def test_every_token_carries_its_own_log_probability_and_bytes() -> None:
         (Y, b" y", -float(Y)),
     ]
     assert [token.alternatives[0].data for token in tokens] == [b" two", b" x", b" y"]
-
-
-def test_the_chunk_plan_covers_the_prompt_in_steps() -> None:
-    """It is a function of the ids and the backend's step alone."""
-    assert chunk_plan(range(10), 4) == (Chunk(0, 4), Chunk(4, 8), Chunk(8, 10))
-    assert chunk_plan(range(4), 4) == (Chunk(0, 4),)
-    assert np.concatenate([range(each.start, each.end) for each in chunk_plan(range(10), 3)]).tolist() == list(
-        range(10)
-    )

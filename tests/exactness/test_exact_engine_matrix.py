@@ -10,6 +10,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import msgspec
@@ -22,6 +23,8 @@ from tensorfold.contracts.engine import PreparedPrompt
 from tensorfold.contracts.gates import Gate
 from tensorfold.contracts.policy import Waiting
 from tensorfold.contracts.states import PagedSpec, TableKey
+from tensorfold.engine.copies import CopyDrafting
+from tensorfold.engine.depth import Deepest
 from tensorfold.engine.drafts import Drafter, Drafting
 from tensorfold.engine.engine import LocalEngine
 from tensorfold.engine.gates import AllowedTokens, ForcedRun
@@ -48,8 +51,22 @@ def scripted(lanes: int, positions: int) -> Runner[Any]:
     return scripted_runner([], geometry, lanes=lanes, chunk=8, positions=positions)
 
 
+def scripted_head(lanes: int, positions: int) -> Runner[Any]:
+    geometry = scripted_geometry(vocabulary=VOCABULARY, window=WINDOW, stop_ids=frozenset({1}))
+    return scripted_runner([], geometry, lanes=lanes, chunk=8, positions=positions, equal=False, wrong=3)
+
+
 def every_state(lanes: int, positions: int) -> Runner[Any]:
-    config = fake_config(vocabulary=VOCABULARY, window=WINDOW)
+    return fake(lanes, positions, recurrent_draft=True)
+
+
+def every_state_deep(lanes: int, positions: int) -> Runner[Any]:
+    """Its draft head can guess several tokens ahead."""
+    return fake(lanes, positions, recurrent_draft=False)
+
+
+def fake(lanes: int, positions: int, *, recurrent_draft: bool) -> Runner[Any]:
+    config = fake_config(vocabulary=VOCABULARY, window=WINDOW, recurrent_draft=recurrent_draft)
     geometry = FakeFamily().geometry(config)
     session = ReferenceBackend(chunk=8).open(BackendSettings())
     keys = {TableKey.of(spec) for spec in geometry.states.values() if isinstance(spec, PagedSpec)}
@@ -59,7 +76,15 @@ def every_state(lanes: int, positions: int) -> Runner[Any]:
     return Runner(decoder, session, geometry, lanes=lanes, pages=pages, identity="fake")
 
 
-@pytest.fixture(params=[scripted, every_state], ids=["scripted", "every state"])
+MODELS = [
+    pytest.param(scripted, id="scripted"),
+    pytest.param(scripted_head, id="scripted head"),
+    pytest.param(every_state, id="every state"),
+    pytest.param(every_state_deep, id="every state, deep head", marks=pytest.mark.slow),
+]
+
+
+@pytest.fixture(params=MODELS)
 def runner(request: pytest.FixtureRequest) -> MakeRunner:
     make: MakeRunner = request.param
     return make
@@ -182,6 +207,7 @@ def serve(
             tokenizer=TOKENIZER,
             chat=PlainFormat(),
             drafting=drafting,
+            depth=Deepest(),
             gates=gates,
             policy=Gathering(arrived),
             settings=EngineSettings(growth=growth, decode_share=2.0),
@@ -224,14 +250,30 @@ def test_drafted_replies_equal_serial_ones(runner: MakeRunner, sampling: Samplin
     replies = {PROMPT: tokens_of(reference)}
     assert len(replies[PROMPT]) == 40
     kept: list[int] = []
-    for drafting in (Recalled(replies), Recalled(replies, 3), Recalled(replies, 7), Nonsense()):
+    for drafting in (Recalled(replies), Recalled(replies, 3), Recalled(replies, 7), Nonsense(), CopyDrafting(), None):
         (drafted,), details = serve(runner, each, drafting=drafting)
         same(drafted, reference)
-        assert drafted.usage.drafted_tokens > 0
+        if isinstance(drafting, Recalled | Nonsense):
+            assert drafted.usage.drafted_tokens > 0
         kept.append(drafted.usage.accepted_tokens)
         if kept == [39]:
             assert details["rounds_total"] == 1, "a reply that is drafted whole takes one round"
     assert kept[0] > kept[2] > kept[1] > kept[3]
+
+
+@pytest.mark.parametrize("sampling", [SAMPLINGS["greedy"], SAMPLINGS["sampled"]], ids=["greedy", "sampled"])
+def test_copies_of_repetitive_prompts_equal_serial_replies(runner: MakeRunner, sampling: Sampling) -> None:
+    """EX-01: a loop, a text given twice, a list of near-equal rows; fresh and repeated, alone and with others."""
+    text = tuple((place * place * 5 + 3) % 90 + 2 for place in range(40))
+    rows = tuple(token for row in range(8) for token in (*text[:9], 2 + row))
+    prompts = ((7, 8, 9) * 30, (*text, 5, *text, 6, *text[:9]), rows)
+    requests = [request(sampling, prompt=prompt, tokens=60) for prompt in prompts]
+    references = [serial(runner, each) for each in requests]
+    together, _ = serve(runner, *requests, *OTHERS[:2], drafting=CopyDrafting())
+    repeated, _ = serve(runner, *requests, *requests, drafting=CopyDrafting(), lanes=3)
+    for place, reference in enumerate(references):
+        for answer in (together[place], repeated[place], repeated[3 + place]):
+            same(answer, reference)
 
 
 def test_replies_among_others_equal_solo_ones(runner: MakeRunner) -> None:
@@ -270,7 +312,9 @@ def test_drafts_company_and_short_memory_together_change_nothing(runner: MakeRun
 @pytest.mark.parametrize("lanes", [1, 3, 8])
 def test_choices_equal_requests_with_their_keys(runner: MakeRunner, lanes: int) -> None:
     """Forked from one prompt, or from a kept one when lanes are few, each choice is the reply of its own key."""
-    references = [serial(runner, request(Sampling(temperature=1.0, seed=choice_key(11, choice)))) for choice in range(4)]
+    references = [
+        serial(runner, request(Sampling(temperature=1.0, seed=choice_key(11, choice)))) for choice in range(4)
+    ]
     (whole,), _ = serve(runner, request(Sampling(temperature=1.0, seed=11), choices=4), lanes=lanes)
     assert whole.token_sha == tuple(each.token_sha[0] for each in references)
     assert [choice.text for choice in whole.choices] == [each.choices[0].text for each in references]
@@ -333,3 +377,34 @@ def test_the_same_request_again_gives_the_same_reply(runner: MakeRunner) -> None
     reference = serial(runner, each)
     for answer in asyncio.run(main()):
         same(answer, reference)
+
+
+def test_replies_from_a_kept_a_spilled_and_a_reloaded_prefix_equal_fresh_ones(
+    runner: MakeRunner, tmp_path: Path
+) -> None:
+    """The same prompts on one engine again and again, with memory for few of them, and on one that was restarted."""
+    requests = [
+        request(sampling, prompt=(*PROMPT, number), tokens=30, logprobs=2)
+        for number, sampling in enumerate(SAMPLINGS.values(), start=10)
+    ]
+    references = [serial(runner, each) for each in requests]
+    settings = EngineSettings(spill_folder=tmp_path, spill_bytes=1 << 26)
+
+    async def main() -> list[Answer]:
+        engine = LocalEngine(
+            runner(1, WINDOW),
+            prompts=ToyPrompts(TOKENIZER),
+            tokenizer=TOKENIZER,
+            chat=PlainFormat(),
+            drafting=CopyDrafting(),
+            depth=Deepest(),
+            settings=settings,
+        )
+        async with running(engine):
+            return [fold(await events(engine, each)) for each in (*requests, *requests)]
+
+    for restart in range(2):
+        answers = asyncio.run(main())
+        for place, answer in enumerate(answers):
+            same(answer, references[place % len(requests)])
+        assert all(answer.usage.cached_tokens for answer in answers[len(requests) if restart == 0 else 0 :])

@@ -8,6 +8,7 @@ from typing import Final
 
 from tensorfold.chat.manners import Manners, manners_of
 from tensorfold.chat.messages import template_messages, template_tools
+from tensorfold.chat.openings import message_markers, message_openings
 from tensorfold.chat.template import ChatTemplate, Conversation
 from tensorfold.contracts.chat import ChatFormat, ChatTemplates, PieceEncoder, Tokenizer
 from tensorfold.contracts.engine import PreparedPrompt
@@ -65,6 +66,8 @@ class PromptBuilder:
         self._default = None if templates.default is None else _Ready.of(templates.default, controls, special)
         tool_use = templates.named.get(_TOOL_USE)
         self._tool_use = self._default if tool_use is None else _Ready.of(tool_use, controls, special)
+        ready = {each.template.source: each for each in (self._default, self._tool_use) if each is not None}
+        self._openings = frozenset(id for each in ready.values() for id in message_openings(each.template))
 
     def prepare(self, prompt: Prompt) -> PreparedPrompt:
         """The ids of a prompt, and its text.
@@ -80,9 +83,13 @@ class PromptBuilder:
             case TextPrompt(text, add_special_tokens):
                 self._check_text(text, "prompt")
                 ids = self._tokenizer.encode(text, add_special_tokens=add_special_tokens, parse_special=True)
-                return PreparedPrompt(self._checked(ids, "prompt"), text)
+                return self._prepared(self._checked(ids, "prompt"), text)
             case TokensPrompt(ids):
-                return PreparedPrompt(self._checked(ids, "prompt"))
+                return self._prepared(self._checked(ids, "prompt"), None)
+
+    def _prepared(self, ids: tuple[int, ...], text: str | None) -> PreparedPrompt:
+        # Prompts of every kind are marked alike, so that equal ids are computed alike.
+        return PreparedPrompt(ids, text, message_markers(ids, self._openings))
 
     def _chat(self, chat: Chat) -> PreparedPrompt:
         ready = self._tool_use if chat.tools else self._default
@@ -100,7 +107,7 @@ class PromptBuilder:
             )
         )
         self._check_text(rendered.text, "messages")
-        return PreparedPrompt(self._checked(self._encoded(rendered.pieces), "messages"), rendered.text)
+        return self._prepared(self._checked(self._encoded(rendered.pieces), "messages"), rendered.text)
 
     def _encoded(self, pieces: Sequence[str | int]) -> list[int]:
         if self._encoder is not None:

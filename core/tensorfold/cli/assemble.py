@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import platformdirs
+
 from tensorfold.chat.prompt import PromptBuilder
 from tensorfold.checkpoint.open import OpenCheckpoint, open_checkpoint
 from tensorfold.cli.backends import choose_backend
@@ -20,6 +22,7 @@ from tensorfold.contracts.chat import Tokenizer
 from tensorfold.contracts.engine import ModelInfo
 from tensorfold.contracts.family import Geometry
 from tensorfold.contracts.policy import SchedulerPolicy
+from tensorfold.engine.copies import CopyDrafting
 from tensorfold.engine.engine import LocalEngine
 from tensorfold.engine.policies import DefaultPolicy
 from tensorfold.engine.settings import EngineSettings
@@ -107,8 +110,24 @@ def _load(config: ServeConfig, chosen: _Chosen, session: Session[Any], stages: S
     stages.stage("reading weights")
     decoder = load_decoder(family, checkpoint.config, checkpoint, session.packer, progress=stages.weights)
     budget = None if config.state_memory is None else int(config.state_memory * GIB)
-    memory = plan_memory(geometry, session, lanes=config.parallel, context=config.context, budget=budget)
-    runner = Runner(decoder, session, geometry, lanes=memory.lanes, pages=memory.pages, identity=checkpoint.identity)
+    memory = plan_memory(
+        geometry,
+        session,
+        lanes=config.parallel,
+        context=config.context,
+        budget=budget,
+        chunk=config.prefill_chunk,
+        copies=_prefix_bytes(config),
+    )
+    runner = Runner(
+        decoder,
+        session,
+        geometry,
+        lanes=memory.lanes,
+        pages=memory.pages,
+        identity=checkpoint.identity,
+        chunk=config.prefill_chunk,
+    )
     stages.stage("building the tokenizer")
     tokenizer = checkpoint.tokenizer()
     chat = family.chat(checkpoint.config)
@@ -119,8 +138,9 @@ def _load(config: ServeConfig, chosen: _Chosen, session: Session[Any], stages: S
         ),
         tokenizer=tokenizer,
         chat=chat,
-        settings=_engine_settings(config),
+        settings=_engine_settings(config, memory),
         policy=chosen.policy,
+        drafting=CopyDrafting() if config.drafts == "auto" else None,
     )
     return Assembled(
         engine=engine,
@@ -203,9 +223,22 @@ def _policy(config: ServeConfig, catalog: Catalog) -> SchedulerPolicy:
         raise ConfigError(f"{where} is {config.scheduler!r}, and the policies offered are {known}") from None
 
 
-def _engine_settings(config: ServeConfig) -> EngineSettings:
+def _prefix_bytes(config: ServeConfig) -> int | None:
+    return None if config.prompt_cache_gib is None else int(config.prompt_cache_gib * GIB)
+
+
+def _engine_settings(config: ServeConfig, memory: MemoryPlan) -> EngineSettings:
     sampling = Sampling(temperature=config.temperature, top_p=config.top_p, top_k=config.top_k, min_p=config.min_p)
     settings = EngineSettings(
-        window=config.context, sampling=sampling, seed_salt=config.seed_salt, decode_share=config.decode_share
+        window=config.context,
+        sampling=sampling,
+        seed_salt=config.seed_salt,
+        decode_share=config.decode_share,
+        prefix_bytes=_prefix_bytes(config),
+        prefix_copies=memory.copies,
+        spill_folder=config.spill_dir or Path(platformdirs.user_cache_dir("tensorfold")) / "prefixes",
+        spill_bytes=int(config.spill_gib * GIB),
     )
+    if config.drafts == "off":
+        settings = dataclasses.replace(settings, head_depth=0)
     return settings if config.max_tokens is None else dataclasses.replace(settings, max_tokens=config.max_tokens)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tensorfold.compute.pages import pages_of
+from tensorfold.compute.pages import pages_a_sequence, pages_of
 from tensorfold.contracts.backend import Session
 from tensorfold.contracts.family import Geometry
 from tensorfold.contracts.states import PAGE, TableKey, is_paged
@@ -32,6 +32,8 @@ class MemoryPlan:
     """Device memory of all states."""
     positions: int
     """Positions that all sequences share, of the scarcest full table."""
+    copies: int
+    """Device memory left for copies of fixed-size states, in bytes; kept prefixes need it."""
     shortened: bool
     """Whether the window is smaller than the checkpoint's because memory is short."""
 
@@ -56,14 +58,6 @@ class _Costs:
         return _Costs(page, slot)
 
 
-def _pages_a_lane(key: TableKey, window: int, chunk: int) -> int:
-    """The most pages that one sequence of `window` positions holds in a table."""
-    if key.window is None:
-        return pages_of(window)
-    # Nothing is trimmed before a commit: the window and one chunk, at any alignment.
-    return min(pages_of(window), pages_of(key.window - 1 + chunk) + 1)
-
-
 def plan_memory(
     geometry: Geometry,
     session: Session[Any],
@@ -71,28 +65,35 @@ def plan_memory(
     lanes: int,
     context: int | None = None,
     budget: int | None = None,
+    chunk: int | None = None,
+    copies: int | None = None,
 ) -> MemoryPlan:
     """Pools in which `lanes` sequences share positions, one of them reaching the whole window.
 
-    `context` makes the window smaller; `budget` is in bytes (None: a share of what the device has free).
+    `context` makes the window smaller; `budget` is in bytes (None: a share of what the device has free); `chunk` is the
+    step of the chunk plan (None: the session's own). `copies` are bytes to be left for copies of fixed-size states, at
+    most half of the budget (None: four copies a lane, at most an eighth of it, and never at the window's cost).
 
     Raises:
         ConfigError: not even one sequence of `context` positions (or of one page) fits, or `context` is out of range.
     """
     if context is not None and not 1 <= context <= geometry.window:
         raise ConfigError(f"--context is {context}, and this checkpoint's window is {geometry.window} positions")
+    chunk = session.chunk if chunk is None else chunk
     room = int(session.memory().available * SHARE) if budget is None else budget
     costs = _Costs.of(geometry, session)
-    room_for_pages = room - lanes * costs.slot
+    room_for_pages = room - lanes * costs.slot - _asked_copies(costs, room, copies)
     window = geometry.window if context is None else context
-    fitting = _largest_window(costs, window, session.chunk, room_for_pages)
+    fitting = _largest_window(costs, window, chunk, room_for_pages)
     if fitting < min(window, PAGE) or (context is not None and fitting < context):
-        needed = lanes * costs.slot + _bytes(costs, dict.fromkeys(costs.page, 1), window, session.chunk)
+        needed = lanes * costs.slot + _bytes(costs, dict.fromkeys(costs.page, 1), window, chunk)
         raise ConfigError(
             f"one sequence of {window} positions needs {needed:,} bytes of state and {max(0, room):,} are there;"
             f" at most {fitting} positions fit: use --context or fewer --parallel lanes"
         )
-    pages = _fill(costs, fitting, session.chunk, lanes, room_for_pages)
+    one = _bytes(costs, dict.fromkeys(costs.page, 1), fitting, chunk)
+    left = _copies(costs, lanes, room, copies, beyond=room_for_pages - one)
+    pages = _fill(costs, fitting, chunk, lanes, room_for_pages - (left if copies is None else 0))
     full = [count for key, count in pages.items() if key.window is None]
     return MemoryPlan(
         window=fitting,
@@ -100,12 +101,24 @@ def plan_memory(
         pages=pages,
         bytes=lanes * costs.slot + sum(costs.page[key] * count for key, count in pages.items()),
         positions=min(full, default=0) * PAGE,
+        copies=left,
         shortened=fitting < window,
     )
 
 
+def _asked_copies(costs: _Costs, room: int, copies: int | None) -> int:
+    return min(room // 2, copies) if costs.slot and copies is not None else 0
+
+
+def _copies(costs: _Costs, lanes: int, room: int, copies: int | None, *, beyond: int) -> int:
+    """Bytes for copies of fixed-size states; unasked, of what is left `beyond` one whole sequence."""
+    if copies is not None or not costs.slot:
+        return _asked_copies(costs, room, copies)
+    return max(0, min(room // 8, 4 * lanes * costs.slot, beyond))
+
+
 def _bytes(costs: _Costs, lanes: Mapping[TableKey, int], window: int, chunk: int) -> int:
-    return sum(cost * lanes[key] * _pages_a_lane(key, window, chunk) for key, cost in costs.page.items())
+    return sum(cost * lanes[key] * pages_a_sequence(key, window, chunk) for key, cost in costs.page.items())
 
 
 def _largest_window(costs: _Costs, window: int, chunk: int, room: int) -> int:
@@ -125,7 +138,7 @@ def _largest_window(costs: _Costs, window: int, chunk: int, room: int) -> int:
 
 def _fill(costs: _Costs, window: int, chunk: int, lanes: int, room: int) -> dict[TableKey, int]:
     """Pools for all lanes, or as large a share of that as fits beyond one whole sequence."""
-    one = {key: _pages_a_lane(key, window, chunk) for key in costs.page}
+    one = {key: pages_a_sequence(key, window, chunk) for key in costs.page}
     left = room - sum(costs.page[key] * count for key, count in one.items())
     more = {key: count * (lanes - 1) for key, count in one.items()}
     wanted = sum(costs.page[key] * count for key, count in more.items())

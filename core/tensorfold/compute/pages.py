@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tensorfold.contracts.states import PAGE, Group, TableKey
 from tensorfold.errors import OutOfPages
 
-__all__ = ["GONE", "PagePool", "PageTables", "PagedRange", "pages_of"]
+__all__ = ["GONE", "PagePool", "PageTables", "PagedRange", "pages_a_sequence", "pages_of"]
 
 GONE = -1
 """A page behind the window: given back, never read."""
@@ -22,12 +22,29 @@ def pages_of(length: int) -> int:
     return -(-length // PAGE)
 
 
+def pages_a_sequence(key: TableKey, length: int, chunk: int) -> int:
+    """The most pages that one sequence of `length` positions holds in a table, computed in chunks of at most `chunk`."""
+    if key.window is None:
+        return pages_of(length)
+    # Nothing is trimmed before a commit: the window and one chunk, at any alignment.
+    return min(pages_of(length), pages_of(key.window - 1 + chunk) + 1)
+
+
 class PagePool:
-    """The pages of one table key, each with the number of its holders."""
+    """The pages of one table key, each with the number of its holders.
+
+    A holder is a slot's table, or a snapshot; those of snapshots are counted apart, since they can be given up.
+    """
 
     def __init__(self, capacity: int) -> None:
         self._holders = [0] * capacity
+        self._kept_by = [0] * capacity
+        """Of the holders, those that are snapshots."""
         self._free = list(range(capacity - 1, -1, -1))
+        self.kept = 0
+        """Pages that a snapshot holds."""
+        self.spare = 0
+        """Of those, the ones that nobody else holds: they get free when every snapshot is dropped."""
 
     @property
     def capacity(self) -> int:
@@ -40,20 +57,42 @@ class PagePool:
         return len(self._free)
 
     def take(self) -> int:
-        """A page for one holder. The caller has made sure that there is one."""
+        """A page for a slot. The caller has made sure that there is one."""
         page = self._free.pop()
         self._holders[page] = 1
         return page
 
     def hold(self, page: int) -> None:
-        """One more holder."""
+        """One more slot holds it."""
+        self.spare -= self.is_spare(page)
         self._holders[page] += 1
 
     def drop(self, page: int) -> None:
-        """One holder less; the last one gives the page back."""
+        """One slot less; the last holder gives the page back."""
         self._holders[page] -= 1
         if self._holders[page] == 0:
             self._free.append(page)
+        self.spare += self.is_spare(page)
+
+    def keep(self, page: int) -> None:
+        """One more snapshot holds it."""
+        self.kept += self._kept_by[page] == 0
+        self._holders[page] += 1
+        self._kept_by[page] += 1
+
+    def forget(self, page: int) -> None:
+        """One snapshot less; the last holder gives the page back."""
+        self.spare -= self.is_spare(page)
+        self._holders[page] -= 1
+        self._kept_by[page] -= 1
+        self.kept -= self._kept_by[page] == 0
+        if self._holders[page] == 0:
+            self._free.append(page)
+        self.spare += self.is_spare(page)
+
+    def is_spare(self, page: int) -> bool:
+        """Whether snapshots alone hold it."""
+        return 0 < self._holders[page] == self._kept_by[page]
 
     def shared(self, page: int) -> bool:
         """Whether writing to it would be seen by another holder."""
@@ -164,37 +203,46 @@ class PageTables:
 
     def release(self, slot: int) -> None:
         """Give back everything that the slot holds."""
-        for key in self._pools:
-            self.drop(key, self._tables.pop((slot, key), ()))
+        for key, pool in self._pools.items():
+            for page in self._tables.pop((slot, key), ()):
+                if page != GONE:
+                    pool.drop(page)
 
     # ---- sharing -------------------------------------------------------------------------------------------
 
-    def hold(self, slot: int) -> dict[TableKey, tuple[int, ...]]:
-        """The slot's tables, held once more; give them back with `drop` for each."""
-        held: dict[TableKey, tuple[int, ...]] = {}
+    def keep(self, slot: int) -> dict[TableKey, tuple[int, ...]]:
+        """The slot's tables, held for a snapshot as well; give them back with `forget` for each."""
+        kept: dict[TableKey, tuple[int, ...]] = {}
         for key, pool in self._pools.items():
-            pages = held[key] = self.pages(slot, key)
+            pages = kept[key] = self.pages(slot, key)
             for page in pages:
                 if page != GONE:
-                    pool.hold(page)
-        return held
+                    pool.keep(page)
+        return kept
 
     def adopt(self, slot: int, tables: Mapping[TableKey, Sequence[int]]) -> None:
-        """The empty slot's tables become these, held once more."""
+        """The empty slot's tables become these of a snapshot."""
         for key, pages in tables.items():
             for page in pages:
                 if page != GONE:
                     self._pools[key].hold(page)
             self._tables[(slot, key)] = list(pages)
 
-    def drop(self, key: TableKey, pages: Iterable[int]) -> None:
-        """One holder less for each of these pages."""
+    def forget(self, key: TableKey, pages: Iterable[int]) -> None:
+        """A snapshot gives these pages up."""
         for page in pages:
             if page != GONE:
-                self._pools[key].drop(page)
+                self._pools[key].forget(page)
 
-    def take(self, key: TableKey, count: int) -> tuple[int, ...]:
-        """Fresh pages outside any table.
+    def spare_in(self, tables: Mapping[TableKey, Sequence[int]]) -> dict[TableKey, int]:
+        """How many pages of these tables are held by snapshots alone."""
+        return {
+            key: sum(page != GONE and self._pools[key].is_spare(page) for page in pages)
+            for key, pages in tables.items()
+        }
+
+    def fresh(self, key: TableKey, count: int) -> tuple[int, ...]:
+        """Fresh pages for a snapshot.
 
         Raises:
             OutOfPages: the pool has too few; nothing was changed.
@@ -202,4 +250,8 @@ class PageTables:
         pool = self._pools[key]
         if count > pool.free:
             raise OutOfPages(f"{count} more pages of {PAGE} positions are needed and {pool.free} are free")
-        return tuple(pool.take() for _ in range(count))
+        pages = tuple(pool.take() for _ in range(count))
+        for page in pages:
+            pool.keep(page)
+            pool.drop(page)
+        return pages

@@ -9,7 +9,7 @@ from typing import Generic
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorfold.compute.pages import PagedRange, PageTables, pages_of
+from tensorfold.compute.pages import GONE, PagedRange, PageTables, pages_a_sequence
 from tensorfold.compute.snapshots import Snapshot, export_snapshot, import_snapshot, snapshot_bytes
 from tensorfold.compute.steps import StepBuilder
 from tensorfold.contracts.arrays import A
@@ -21,7 +21,7 @@ from tensorfold.contracts.states import PAGE, Group, TableKey, is_paged
 from tensorfold.contracts.step import Kind, Segment, Step
 from tensorfold.errors import BackendError
 
-__all__ = ["HiddenRows", "Memory", "Output", "Runner"]
+__all__ = ["HiddenRows", "Memory", "Output", "Pages", "Runner"]
 
 LOGITS_BLOCK = 64
 """Rows whose logits are computed in one call, whatever was asked for, so that memory stays bounded."""
@@ -39,6 +39,8 @@ class Output(Generic[A]):
     """For each segment, the range of its wanted rows in `picked`, end exclusive."""
     spans: tuple[tuple[int, int], ...]
     """For each segment, the range of all its rows in `hidden`."""
+    group: Group = "main"
+    """Whose rows they are: the decoder's, or its draft head's."""
 
     @property
     def rows(self) -> int:
@@ -53,7 +55,9 @@ class HiddenRows(Generic[A]):
     output: Output[A]
     segment: int
     count: int
-    """The first `count` rows of the segment."""
+    """So many rows of the segment."""
+    first: int = 0
+    """The first of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +69,20 @@ class Memory:
     positions: int
     """Of the scarcest full table, in positions; 0 when no state grows."""
     positions_free: int
+    """Held by nobody."""
+    positions_spare: int
+    """Held by snapshots alone, and free once those are dropped."""
     bytes: int
     """Device memory of all states."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """One pool, in pages."""
+
+    free: int
+    spare: int
+    """Held by snapshots alone."""
 
 
 @dataclass(slots=True)
@@ -94,11 +110,17 @@ class Runner(Generic[A]):
         lanes: int,
         pages: Mapping[TableKey, int],
         identity: str,
+        chunk: int | None = None,
     ) -> None:
-        """`identity` names the weights; with the session's numerics it says which snapshots fit."""
+        """`identity` names the weights; with the session's numerics and the plan's step it says which snapshots fit.
+
+        `chunk` is the step of the chunk plan; None: the session's own.
+        """
         self.geometry = geometry
         self.lanes = lanes
-        self.identity = f"{session.numerics}/{session.chunk}/{identity}"
+        self.chunk = session.chunk if chunk is None else chunk
+        """The step of the chunk plan."""
+        self.identity = f"{session.numerics}/{self.chunk}/{identity}"
         self._session = session
         self._store = session.store(geometry.states, pages, lanes)
         self._ops: dict[Kind, Ops[A]] = {
@@ -115,11 +137,6 @@ class Runner(Generic[A]):
             group: any(spec.group == group and not is_paged(spec) for spec in geometry.states.values())
             for group in self._groups
         }
-
-    @property
-    def chunk(self) -> int:
-        """The step of the chunk plan."""
-        return self._session.chunk
 
     @property
     def chunk_equals_rows(self) -> bool:
@@ -180,10 +197,7 @@ class Runner(Generic[A]):
         head = self._decoder.draft
         if head is None:
             raise BackendError("this model has no draft head")
-        rows = [
-            each.output.hidden[each.output.spans[each.segment][0] : each.output.spans[each.segment][0] + each.count]
-            for each in hidden
-        ]
+        rows = [_hidden(each) for each in hidden]
         joined: A = rows[0] if len(rows) == 1 else self._ops["rows"].concat(rows, axis=0)
         return self._run(head, segments, "draft", {"hidden": joined})
 
@@ -206,7 +220,7 @@ class Runner(Generic[A]):
         bounds = self._steps.wanted_bounds(segments)
         picked = self._pick(ops, hidden, step, bounds)
         self._session.finish()
-        return Output(hidden, picked, bounds, step.bounds)
+        return Output(hidden, picked, bounds, step.bounds, group)
 
     def _checked(self, segments: Sequence[Segment], group: Group) -> Kind:
         kinds: set[Kind] = {each.kind for each in segments}
@@ -246,6 +260,28 @@ class Runner(Generic[A]):
         for group, (start, _) in tuple(self._slots[slot].open.items()):
             self.commit(slot, start, group)
 
+    @property
+    def drafts(self) -> bool:
+        """Whether the model has a draft head."""
+        return "draft" in self._groups
+
+    @property
+    def can_rewind_drafts(self) -> bool:
+        """Whether the draft head's states can go back by more than the last forward."""
+        return not self._fixed.get("draft", True) and all(key.window is None for key in self._tables.keys("draft"))
+
+    def rewind_drafts(self, slot: int, length: int) -> None:
+        """Forget the draft head's rows behind a committed length.
+
+        Raises:
+            BackendError: its states cannot go back, rows are open, or it is not so long.
+        """
+        held = self._slots[slot]
+        if not self.can_rewind_drafts or "draft" in held.open or length > len(held.tokens["draft"]):
+            raise BackendError(f"the draft states of slot {slot} cannot go back to {length}")
+        del held.tokens["draft"][length:]
+        self._tables.commit(slot, length, "draft")
+
     # ---- reading -------------------------------------------------------------------------------------------
 
     def sample(self, output: Output[A], draws: Sequence[Draw]) -> list[Drawn]:
@@ -279,7 +315,10 @@ class Runner(Generic[A]):
         picked = (
             output.picked if whole else ops.rows(output.picked, self._session.array(np.asarray(rows, dtype=np.int32)))
         )
-        return self._decoder.logits(ops, picked)
+        decoder = self._decoder if output.group == "main" else self._decoder.draft
+        if decoder is None:
+            raise BackendError("this model has no draft head")
+        return decoder.logits(ops, picked)
 
     # ---- snapshots -----------------------------------------------------------------------------------------
 
@@ -295,7 +334,7 @@ class Runner(Generic[A]):
         saved: dict[Group, Saved] = {
             group: self._store.save(slot, group) for group in self._groups if self._fixed[group]
         }
-        tables = self._tables.hold(slot)
+        tables = self._tables.keep(slot)
         return Snapshot(
             identity=self.identity,
             tokens={group: tuple(held.tokens[group]) for group in self._groups},
@@ -324,7 +363,7 @@ class Runner(Generic[A]):
     def drop(self, snapshot: Snapshot) -> None:
         """Give back what a snapshot holds; it must not be used afterwards."""
         for key, pages in snapshot.tables.items():
-            self._tables.drop(key, pages)
+            self._tables.forget(key, pages)
 
     def export(self, snapshot: Snapshot) -> Mapping[str, NDArray[np.generic]]:
         """A snapshot's contents on the host, for `import_`."""
@@ -348,6 +387,7 @@ class Runner(Generic[A]):
             lanes_free=len(self._free),
             positions=min((pool.capacity for pool in full), default=0) * PAGE,
             positions_free=min((pool.free for pool in full), default=0) * PAGE,
+            positions_spare=min((pool.spare for pool in full), default=0) * PAGE,
             bytes=self._store.bytes,
         )
 
@@ -358,10 +398,50 @@ class Runner(Generic[A]):
             for key in self._tables.keys(group):
                 free = self._tables.pool(key).free
                 # A windowed table needs its window and one chunk at most, however long the sequence is.
-                if key.window is None or free < pages_of(key.window + self.chunk) + 1:
+                if key.window is None or free < pages_a_sequence(key, window, self.chunk):
                     window = min(window, free * PAGE)
         return window
+
+    def pages(self) -> dict[TableKey, Pages]:
+        """What every pool could still give."""
+        return {
+            key: Pages(pool.free, pool.spare)
+            for group in self._groups
+            for key in self._tables.keys(group)
+            for pool in (self._tables.pool(key),)
+        }
+
+    def pages_for(self, length: int) -> dict[TableKey, int]:
+        """The most pages that one sequence of so many positions holds."""
+        return {key: pages_a_sequence(key, length, self.chunk) for key in self.pages()}
+
+    def tables(self, slot: int) -> dict[TableKey, tuple[int, ...]]:
+        """The slot's pages in the order of their positions, table by table."""
+        return {key: self._tables.pages(slot, key) for key in self.pages()}
+
+    def pages_held(self, slot: int) -> dict[TableKey, int]:
+        """Pages in the slot's tables."""
+        return {key: len(pages) - pages.count(GONE) for key, pages in self.tables(slot).items()}
+
+    def spare_in(self, snapshot: Snapshot) -> dict[TableKey, int]:
+        """Pages of a snapshot that no slot holds."""
+        return self._tables.spare_in(snapshot.tables)
+
+    @property
+    def kept_bytes(self) -> int:
+        """Device memory of the pages that snapshots hold, each page counted once; without copies of fixed-size states."""
+        return sum(
+            self._session.page_bytes(spec) * self._tables.pool(TableKey.of(spec)).kept
+            for spec in self.geometry.states.values()
+            if is_paged(spec)
+        )
 
     def close(self) -> None:
         """Free the device."""
         self._session.close()
+
+
+def _hidden(wanted: HiddenRows[A]) -> A:
+    first = wanted.output.spans[wanted.segment][0] + wanted.first
+    rows: A = wanted.output.hidden[first : first + wanted.count]
+    return rows

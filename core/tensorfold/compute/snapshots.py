@@ -93,13 +93,15 @@ def import_snapshot(
         for group, held_tokens in tokens.items():
             for key in tables.keys(group):
                 held[key] = _import_pages(_below(arrays, _prefix(key) + "/"), key, len(held_tokens), store, tables)
+        saved: dict[Group, Saved] = {
+            group: store.import_saved(group, states)
+            for group in tokens
+            if (states := _below(arrays, f"saved/{group}/"))
+        }
     except BaseException:
         for key, pages in held.items():
-            tables.drop(key, pages)
+            tables.forget(key, pages)
         raise
-    saved: dict[Group, Saved] = {
-        group: store.import_saved(group, states) for group in tokens if (states := _below(arrays, f"saved/{group}/"))
-    }
     return Snapshot(identity, tokens, held, saved, snapshot_bytes(held, saved, session, geometry))
 
 
@@ -110,9 +112,13 @@ def _import_pages(
     for path, values in arrays.items():
         digits, _, name = path.partition("/")
         by_number.setdefault(int(digits), {})[name] = values
-    fresh = iter(tables.take(key, len(by_number)))
     pages = [GONE] * pages_of(length)
-    for number, states in sorted(by_number.items()):
-        pages[number] = next(fresh)
-        store.import_page(key, pages[number], states)
+    fresh = tables.fresh(key, len(by_number))
+    try:
+        for page, (number, states) in zip(fresh, sorted(by_number.items()), strict=True):
+            pages[number] = page
+            store.import_page(key, page, states)
+    except BaseException:
+        tables.forget(key, fresh)
+        raise
     return tuple(pages)

@@ -13,9 +13,10 @@ from tensorfold.config.values import SettingValue
 from tensorfold.contracts.settings import PluginSettings, Setting, SettingsTable, SettingType
 from tensorfold.errors import ConfigError
 
-__all__ = ["LogFormat", "LogLevel", "ServeConfig", "core_table", "load_config"]
+__all__ = ["Drafts", "LogFormat", "LogLevel", "ServeConfig", "core_table", "load_config"]
 
 LogFormat: TypeAlias = Literal["auto", "console", "json"]
+Drafts: TypeAlias = Literal["auto", "off"]
 LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 
 _ENDLESS = float("inf")
@@ -81,10 +82,22 @@ class ServeConfig:
     context: int | None = _value("int", None, "Make the window smaller: tokens of prompt and reply together.", low=2)
     parallel: int = _value("int", 8, "How many replies run at once.", low=1, high=1024)
     state_memory: float | None = _value("float", None, "GiB for the states of sequences; by default planned.", low=0)
+    prefill_chunk: int | None = _value(
+        "int", None, "Prompt tokens in one step; by default what suits the device.", low=16, high=65536
+    )
+    prompt_cache_gib: float | None = _value(
+        "float", None, "GiB of kept prompts; by default what nothing else needs. 0: none.", low=0
+    )
+    spill_gib: float = _value("float", 0.0, "GiB of kept prompts on disk, for a restarted server too; 0: none.", low=0)
+    spill_dir: Path | None = _value("path", None, "The folder for them; by default one in the user's cache.")
     queue: int = _value("int", 64, "How many requests may wait before the next is refused.", low=0)
     scheduler: str | None = _value("str", None, "The scheduling policy, of those that are offered.")
     decode_share: float = _value(
         "float", 0.25, "The share of time that running replies get beside a prompt.", low=0, high=1
+    )
+
+    drafts: Drafts = _value(
+        "str", "auto", "Guess tokens ahead: auto where it pays, or off; replies are the same.", among=("auto", "off")
     )
 
     max_tokens: int | None = _value("int", None, "The reply limit of requests that give none.", low=1)

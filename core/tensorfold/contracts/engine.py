@@ -59,6 +59,8 @@ class PreparedPrompt:
     ids: tuple[int, ...]
     text: str | None = None
     """What the template rendered; None for prompts that were given as tokens."""
+    markers: tuple[int, ...] = ()
+    """Positions at which the template's messages open, ascending; a function of the ids alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from tensorfold.engine.drafts import Chances
 from tensorfold.engine.events import LocalStream
 from tensorfold.engine.job import Job
+from tensorfold.engine.plan import Chunk
 from tensorfold.engine.sequence import Sequence
 from tensorfold.ir import Event, Finished, Timings, Usage
 
@@ -23,8 +25,8 @@ class Entry:
     """Unique in this engine."""
     slot: int | None = None
     """The Runner's slot; None: it waits."""
-    chunk: int = 0
-    """Chunks of the prompt that are in its states (or, while it waits, in those kept for it)."""
+    computed: int = 0
+    """Prompt tokens in its states (or, while it waits, in those kept for it)."""
     passed_over: int = 0
     """Chunks given to others since its own last one."""
     admitted: float = 0.0
@@ -33,12 +35,13 @@ class Entry:
     @property
     def prompt_done(self) -> bool:
         """Whether all of the prompt is computed."""
-        return self.chunk == len(self.sequence.job.chunks)
+        return self.computed == len(self.sequence.job.ids)
 
     @property
-    def computed(self) -> int:
-        """Prompt tokens in its states."""
-        return self.sequence.job.chunks[self.chunk - 1].end if self.chunk else 0
+    def next_chunk(self) -> Chunk:
+        """What of the prompt is computed next."""
+        chunk = next(chunk for chunk in self.sequence.job.chunks if chunk.end > self.computed)
+        return Chunk(max(chunk.start, self.computed), chunk.end)
 
     @property
     def prompt_left(self) -> int:
@@ -54,8 +57,10 @@ class Entry:
 class ActiveRequest:
     """One request in the engine."""
 
-    def __init__(self, number: int, job: Job, stream: LocalStream, arrived: float) -> None:
-        """`number` is the request's own in this engine; `arrived` is in monotonic seconds.
+    def __init__(
+        self, number: int, job: Job, stream: LocalStream, arrived: float, chances: Chances | None = None
+    ) -> None:
+        """`number` is the request's own in this engine; `arrived` is in monotonic seconds; `chances` are the engine's.
 
         Raises:
             Exception: what the family's parser or a drafter raises; the request cannot be run then.
@@ -65,10 +70,15 @@ class ActiveRequest:
         self.ended = False
         """Its last event is posted."""
         self.entries = tuple(
-            Entry(self, Sequence(job, choice), f"{number}.{choice}:{job.request.id}") for choice in range(job.choices)
+            Entry(self, Sequence(job, choice, chances), f"{number}.{choice}:{job.request.id}")
+            for choice in range(job.choices)
         )
         self.sleeping = list(self.entries[1:])
         """Choices that share the first one's prompt and wait until it is computed."""
+        self.keep: set[int] = set()
+        """Starts of the prompt's chunks that are kept for others when they are computed."""
+        self.cached = 0
+        """Prompt tokens that came from a kept prefix when the request first began."""
         self._stream = stream
         self._began: float | None = None
         self._first_token: float | None = None
@@ -92,11 +102,11 @@ class ActiveRequest:
 
     # ---- times ---------------------------------------------------------------------------------------------
 
-    def begin(self, now: float) -> bool:
-        """Its first chunk is about to run; False if that was so before."""
+    def begin(self, now: float, cached: int) -> bool:
+        """Its first chunk is about to run, behind `cached` positions that were kept; False if that was so before."""
         if self._began is not None:
             return False
-        self._began = now
+        self._began, self.cached = now, cached
         return True
 
     def since_begin(self, now: float) -> float:
@@ -126,6 +136,7 @@ class ActiveRequest:
         sequences = [entry.sequence for entry in self.entries]
         return Usage(
             prompt_tokens=len(self.job.ids),
+            cached_tokens=self.cached,
             completion_tokens=sum(each.count for each in sequences),
             reasoning_tokens=sum(each.reasoning_tokens for each in sequences),
             drafted_tokens=sum(each.drafted for each in sequences),

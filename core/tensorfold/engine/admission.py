@@ -104,7 +104,8 @@ class Admission:
         return Job(
             request=request,
             ids=prepared.ids,
-            chunks=chunk_plan(prepared.ids, self._chunk),
+            chunks=chunk_plan(len(prepared.ids), prepared.markers, self._chunk),
+            markers=prepared.markers,
             vocabulary=self._geometry.vocabulary,
             rule=sampling_rule(request.sampling, settings.sampling, self._geometry.sampling),
             key=sampling_key(request.sampling.seed, prepared.ids, settings.seed_salt),

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tensorfold.compute.pages import pages_of
+from tensorfold.compute.pages import GONE
 from tensorfold.compute.runner import Runner
-from tensorfold.contracts.states import PAGE
+from tensorfold.contracts.states import PAGE, TableKey
 from tensorfold.engine.active import Entry
 
-__all__ = ["Capacity", "effective_window"]
+__all__ = ["Capacity", "effective_window", "full_pages"]
 
 
 def effective_window(runner: Runner[Any], asked: int | None) -> int:
@@ -31,26 +31,38 @@ class Capacity:
         self._runner = runner
         self._growth = growth
 
-    def fits(self, entry: Entry, holders: Iterable[Entry], shared: int = 0) -> bool:
-        """Whether an entry may get a slot beside the holders; of `shared` positions it shares the full pages."""
+    def missing(
+        self, entry: Entry, holders: Iterable[Entry], shared: Mapping[TableKey, int] | None = None
+    ) -> dict[TableKey, int]:
+        """Pages that would have to get free before an entry may get a slot beside the holders; empty: it may.
+
+        `shared` are full pages that it will share with others.
+        """
         holders = tuple(holders)
-        memory = self._runner.memory()
-        needed = self._target(entry, alone=not holders) - shared // PAGE * PAGE
-        promised = sum(max(0, self._target(each, alone=False) - self._held(each)) for each in holders)
-        if memory.positions and needed > memory.positions_free - promised:
-            return False
-        return min(needed, self._runner.geometry.window) <= self._runner.room()
+        needed = self._runner.pages_for(self._target(entry, alone=not holders))
+        promised = [self._promised(each) for each in holders]
+        missing: dict[TableKey, int] = {}
+        for key, pages in self._runner.pages().items():
+            own = needed[key] - (0 if shared is None else shared.get(key, 0))
+            short = own + sum(each[key] for each in promised) - pages.free
+            if short > 0:
+                missing[key] = short
+        return missing
+
+    def _promised(self, holder: Entry) -> dict[TableKey, int]:
+        """Pages that a holder may still take."""
+        target = self._runner.pages_for(self._target(holder, alone=False))
+        held = {} if holder.slot is None else self._runner.pages_held(holder.slot)
+        return {key: max(0, count - held.get(key, 0)) for key, count in target.items()}
 
     def _target(self, entry: Entry, *, alone: bool) -> int:
-        """Positions, in whole pages, that an entry is promised in all."""
+        """Positions that an entry is promised in all."""
         sequence = entry.sequence
         sent = sequence.count
         left = sequence.job.limit.tokens - sent
-        return _whole(len(sequence.job.ids) + sent + (left if alone else min(left, self._growth)))
-
-    def _held(self, entry: Entry) -> int:
-        return 0 if entry.slot is None else _whole(self._runner.length(entry.slot))
+        return len(sequence.job.ids) + sent + (left if alone else min(left, self._growth))
 
 
-def _whole(positions: int) -> int:
-    return pages_of(positions) * PAGE
+def full_pages(tables: Mapping[TableKey, Iterable[int]], length: int) -> dict[TableKey, int]:
+    """Pages of a snapshot that whoever goes on from it shares for good: the last one is copied unless it is full."""
+    return {key: sum(page != GONE for page in pages) - (length % PAGE != 0) for key, pages in tables.items()}

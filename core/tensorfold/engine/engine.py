@@ -16,6 +16,7 @@ from tensorfold.contracts.engine import EngineStatus, PreparedPrompt
 from tensorfold.contracts.policy import Load, SchedulerPolicy
 from tensorfold.engine.admission import Admission, GateMaker, PromptSource, no_gates
 from tensorfold.engine.capacity import effective_window
+from tensorfold.engine.depth import Depth, MeasuredDepth
 from tensorfold.engine.drafts import Drafting
 from tensorfold.engine.events import LocalStream, Postbox
 from tensorfold.engine.front import FrontPool
@@ -48,10 +49,11 @@ class LocalEngine:
         settings: EngineSettings | None = None,
         policy: SchedulerPolicy | None = None,
         drafting: Drafting | None = None,
+        depth: Depth | None = None,
         gates: GateMaker = no_gates,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`clock` gives monotonic seconds."""
+        """`depth` shares out the rows of a round; None: by what rounds cost. `clock` gives monotonic seconds."""
         settings = EngineSettings() if settings is None else settings
         self.window = effective_window(runner, settings.window)
         """Prompt and reply together, in tokens."""
@@ -71,7 +73,7 @@ class LocalEngine:
             gates=gates,
         )
         self._front = FrontPool(settings.front_threads, settings.front_queue)
-        self._loop = EngineLoop(runner, self._policy, settings, clock)
+        self._loop = EngineLoop(runner, self._policy, settings, MeasuredDepth() if depth is None else depth, clock)
         self._postbox: Postbox | None = None
         self._open: set[LocalStream] = set()
         self._preparing = 0
@@ -124,7 +126,7 @@ class LocalEngine:
             running=running,
             waiting=len(self._open) - running + self._preparing,
             lanes=self._lanes,
-            free_tokens=0 if gauges.memory is None else gauges.memory.positions_free,
+            free_tokens=0 if gauges.memory is None else gauges.memory.positions_free + gauges.memory.positions_spare,
         )
 
     # ---- status --------------------------------------------------------------------------------------------
@@ -153,6 +155,7 @@ class LocalEngine:
             "requests_total": totals.requests,
             "requests_failed": totals.failures,
             "prompt_tokens_total": totals.prompt_tokens,
+            "cached_tokens_total": totals.cached_tokens,
             "completion_tokens_total": totals.completion_tokens,
             "drafted_total": totals.drafted,
             "accepted_total": totals.accepted,
@@ -165,6 +168,9 @@ class LocalEngine:
             "context_length": self.window,
             "positions_total": 0 if gauges.memory is None else gauges.memory.positions,
             "positions_free": load.free_tokens,
+            "prefixes": gauges.prefixes,
+            "prefix_bytes": gauges.prefix_bytes,
+            "prefix_hits_total": gauges.prefix_hits,
         }
 
     # ---- the end -------------------------------------------------------------------------------------------

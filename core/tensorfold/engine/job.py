@@ -29,6 +29,8 @@ class Job:
     """The prompt."""
     chunks: tuple[Chunk, ...]
     """How the prompt is computed, whenever it is."""
+    markers: tuple[int, ...]
+    """Where the prompt's messages open."""
     vocabulary: int
     """Ids from 0 to vocabulary - 1 exist."""
     rule: SamplingRule
@@ -53,6 +55,11 @@ class Job:
     def choices(self) -> int:
         """How many replies."""
         return self.request.choices
+
+    @property
+    def whole(self) -> bool:
+        """Whether every row of the prompt is read, so that none of it can come from a kept prefix."""
+        return self.request.echo and self.request.logprobs is not None
 
     def choice_key(self, choice: int) -> int:
         """The sampling key of one choice."""

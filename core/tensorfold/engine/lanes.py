@@ -10,7 +10,8 @@ import structlog
 from tensorfold.compute.runner import Runner
 from tensorfold.compute.snapshots import Snapshot
 from tensorfold.engine.active import ActiveRequest, Entry
-from tensorfold.engine.capacity import Capacity
+from tensorfold.engine.capacity import Capacity, full_pages
+from tensorfold.engine.kept import PrefixCache
 
 __all__ = ["Lanes", "Taking"]
 
@@ -21,33 +22,47 @@ Taking: TypeAlias = Literal["taken", "no lane", "no room"]
 class Lanes:
     """All slots of one runner."""
 
-    def __init__(self, runner: Runner[Any], capacity: Capacity) -> None:
+    def __init__(self, runner: Runner[Any], capacity: Capacity, prefixes: PrefixCache) -> None:
         self.problem: str | None = None
         """A slot could not be given back: the device is in doubt."""
         self._runner = runner
         self._capacity = capacity
+        self._prefixes = prefixes
         self._kept: dict[ActiveRequest, Snapshot] = {}
 
     def take(self, entry: Entry, holders: Iterable[Entry], now: float) -> Taking:
-        """A slot for an entry that waits, with the prompt that is kept for it, if any."""
+        """A slot for an entry that waits, with what is kept of its prompt, if anything."""
         if not self._runner.memory().lanes_free:
             return "no lane"
-        kept = self._kept.get(entry.active) if entry.prompt_done else None
-        if not self._capacity.fits(entry, holders, 0 if kept is None else kept.length):
+        own = self._kept.get(entry.active) if entry.prompt_done else None
+        prefix = None if entry.computed else self._prefixes.find(entry.active.job)
+        snapshot = own if prefix is None else prefix.snapshot
+        shared = None if snapshot is None else full_pages(snapshot.tables, snapshot.length)
+        missing = self._capacity.missing(entry, holders, shared)
+        if missing and not self._prefixes.make_room(missing, but=prefix):
             return "no room"
+        if not entry.computed:
+            # What the shelf brings takes pages that are set aside for this entry already.
+            prefix = self._prefixes.fetch(entry.active.job, prefix)
+            snapshot = None if prefix is None else prefix.snapshot
         slot = self._runner.acquire()
         if slot is None:
             return "no lane"
         entry.slot, entry.admitted = slot, now
-        if kept is not None:
-            self._runner.restore(slot, kept)
+        if snapshot is not None:
+            self._runner.restore(slot, snapshot)
+        if prefix is not None:
+            self._prefixes.use(prefix)
+            entry.computed = prefix.length
         return "taken"
 
     def fork(self, source: Entry, entry: Entry, holders: Iterable[Entry], now: float) -> bool:
         """A slot for another choice, with the source's states. False: no lane or no room."""
         if source.slot is None:
             return False
-        if not self._capacity.fits(entry, holders, self._runner.length(source.slot)):
+        shared = full_pages(self._runner.tables(source.slot), self._runner.length(source.slot))
+        missing = self._capacity.missing(entry, holders, shared)
+        if missing and not self._prefixes.make_room(missing):
             return False
         entry.slot = self._runner.fork(source.slot)
         entry.admitted = now

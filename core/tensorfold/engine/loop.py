@@ -15,13 +15,21 @@ from tensorfold.compute.runner import Memory, Runner
 from tensorfold.contracts.policy import SchedulerPolicy
 from tensorfold.engine.active import ActiveRequest
 from tensorfold.engine.capacity import Capacity
+from tensorfold.engine.depth import Depth
+from tensorfold.engine.drafts import Chances
 from tensorfold.engine.events import LocalStream, Postbox
+from tensorfold.engine.heads import DraftHead
 from tensorfold.engine.job import Job
+from tensorfold.engine.kept import PrefixCache
 from tensorfold.engine.lanes import Lanes
+from tensorfold.engine.prefill import Prefill
 from tensorfold.engine.roster import Roster, Totals
 from tensorfold.engine.rounds import Rounds
 from tensorfold.engine.scheduler import ChunkTurn, RowsTurn, Scheduler, Turn
 from tensorfold.engine.settings import EngineSettings
+from tensorfold.engine.sharing import Sharing
+from tensorfold.engine.spill import SpillShelf
+from tensorfold.engine.steps import Steps
 from tensorfold.errors import GenerationFailed
 from tensorfold.ir import Failed
 
@@ -62,6 +70,12 @@ class Gauges:
     prefilling: int = 0
     """Choices whose prompt is being computed."""
     memory: Memory | None = None
+    prefixes: int = 0
+    """Kept prefixes."""
+    prefix_bytes: int = 0
+    """Device memory that they hold."""
+    prefix_hits: int = 0
+    """Prompts so far that began from one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +91,12 @@ class EngineLoop:
     """Owns the Runner. `submit`, `wake` and `stop` may be called from any thread and never block."""
 
     def __init__(
-        self, runner: Runner[Any], policy: SchedulerPolicy, settings: EngineSettings, clock: Callable[[], float]
+        self,
+        runner: Runner[Any],
+        policy: SchedulerPolicy,
+        settings: EngineSettings,
+        depth: Depth,
+        clock: Callable[[], float],
     ) -> None:
         self.totals = Totals()
         self.gauges = Gauges(memory=runner.memory())
@@ -87,12 +106,16 @@ class EngineLoop:
         self._runner = runner
         self._settings = settings
         self._clock = clock
-        self._lanes = Lanes(runner, Capacity(runner, settings.growth))
-        self._scheduler = Scheduler(self._lanes, policy, settings.decode_share)
-        self._roster = Roster(self._scheduler, self.totals, clock)
-        self._rounds = Rounds(
-            runner, self._lanes, self._scheduler, self._roster, self.totals, rows=settings.rows, clock=clock
-        )
+        self._prefixes = PrefixCache(runner, settings.prefix_bytes, settings.prefix_copies, _shelf(runner, settings))
+        self._lanes = Lanes(runner, Capacity(runner, settings.growth), self._prefixes)
+        sharing = Sharing(self._prefixes)
+        self._scheduler = Scheduler(self._lanes, sharing, policy, settings.decode_share, most=settings.rows)
+        self._roster = Roster(self._scheduler, sharing, self.totals, clock)
+        head = DraftHead(runner, settings.head_depth)
+        steps = Steps(runner, self._lanes, self._prefixes, self._scheduler, self._roster, head, self.totals, clock)
+        self._prefill = Prefill(steps)
+        self._rounds = Rounds(steps, depth, settings.rows)
+        self._chances = Chances()
         self._inbox: SimpleQueue[_Message] = SimpleQueue()
         self._postboxes: dict[Postbox, None] = {}
         self._number = 0
@@ -190,7 +213,7 @@ class EngineLoop:
         self._postboxes[submission.stream.postbox] = None
         self._number += 1
         try:
-            active = ActiveRequest(self._number, submission.job, submission.stream, submission.arrived)
+            active = ActiveRequest(self._number, submission.job, submission.stream, submission.arrived, self._chances)
         except Exception as error:  # noqa: BLE001 (a plugin may raise anything)
             structlog.get_logger().error("a request cannot begin", request=submission.job.request.id, exc_info=error)
             reason = f"the engine failed this request before it began ({type(error).__name__})"
@@ -224,7 +247,7 @@ class EngineLoop:
         try:
             match turn:
                 case ChunkTurn(entry):
-                    self._rounds.chunk(entry)
+                    self._prefill.chunk(entry)
                     self._scheduler.ran_chunk(self._clock() - self._work.since)
                 case RowsTurn(entries):
                     self._rounds.rows(entries)
@@ -234,7 +257,7 @@ class EngineLoop:
 
     def _unblock(self) -> None:
         """Nobody holds a slot, and yet there is no room for who is first: give up what is kept, or else the request."""
-        if not self._scheduler.waiting or self._scheduler.forget_kept():
+        if not self._scheduler.waiting or self._prefixes.free_some() or self._scheduler.forget_kept():
             return
         active = self._scheduler.waiting[0].active
         self._roster.fail(
@@ -254,6 +277,9 @@ class EngineLoop:
             decoding=len(scheduler.running),
             prefilling=len(scheduler.prefilling),
             memory=self._runner.memory(),
+            prefixes=len(self._prefixes),
+            prefix_bytes=self._prefixes.bytes,
+            prefix_hits=self._prefixes.hits,
         )
         for postbox in self._postboxes:
             postbox.flush()
@@ -267,6 +293,7 @@ class EngineLoop:
                 else:
                     self._roster.fail(active, GenerationFailed("the engine has stopped"), "stopping")
             self._refuse_the_rest()
+            self._prefixes.close()
             self._publish()
             self._runner.close()
         except Exception as error:  # noqa: BLE001 (a device may raise anything; there is nobody left to be told)
@@ -282,3 +309,9 @@ class EngineLoop:
             if isinstance(message, Submission):
                 self._postboxes[message.stream.postbox] = None
                 message.stream.post(Failed.of(GenerationFailed("the engine has stopped")))
+
+
+def _shelf(runner: Runner[Any], settings: EngineSettings) -> SpillShelf | None:
+    if settings.spill_folder is None or not settings.spill_bytes:
+        return None
+    return SpillShelf(settings.spill_folder, settings.spill_bytes, runner)

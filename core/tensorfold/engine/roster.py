@@ -10,6 +10,7 @@ import structlog
 
 from tensorfold.engine.active import ActiveRequest
 from tensorfold.engine.scheduler import Scheduler
+from tensorfold.engine.sharing import Sharing
 from tensorfold.errors import GenerationFailed, OutOfPages, RequestError
 from tensorfold.ir import Failed
 
@@ -22,6 +23,7 @@ class Totals:
 
     requests: int = 0
     prompt_tokens: int = 0
+    cached_tokens: int = 0
     completion_tokens: int = 0
     drafted: int = 0
     accepted: int = 0
@@ -35,8 +37,9 @@ class Totals:
 class Roster:
     """All requests that have not ended. Every request leaves through exactly one of `finish`, `fail` and `abort`."""
 
-    def __init__(self, scheduler: Scheduler, totals: Totals, clock: Callable[[], float]) -> None:
+    def __init__(self, scheduler: Scheduler, sharing: Sharing, totals: Totals, clock: Callable[[], float]) -> None:
         self._scheduler = scheduler
+        self._sharing = sharing
         self._totals = totals
         self._clock = clock
         self._active: dict[ActiveRequest, None] = {}
@@ -48,6 +51,7 @@ class Roster:
 
     def enter(self, active: ActiveRequest) -> None:
         """A request was taken from the inbox."""
+        self._sharing.enter(active, self._active)
         self._active[active] = None
         self._totals.requests += 1
         self._scheduler.add(active)
@@ -57,6 +61,7 @@ class Roster:
         finished = active.finished(self._clock())
         self._leave(active)
         self._totals.prompt_tokens += finished.usage.prompt_tokens
+        self._totals.cached_tokens += finished.usage.cached_tokens
         self._totals.drafted += finished.usage.drafted_tokens
         self._totals.accepted += finished.usage.accepted_tokens
         self._totals.prefill_seconds += finished.timings.prefill
@@ -105,5 +110,6 @@ class Roster:
     def _leave(self, active: ActiveRequest) -> None:
         active.ended = True
         self._active.pop(active, None)
+        self._sharing.leave(active)
         for entry in active.entries:
             self._scheduler.remove(entry)

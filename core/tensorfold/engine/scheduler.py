@@ -11,6 +11,7 @@ from tensorfold.contracts.policy import Running, SchedulerPolicy, Waiting
 from tensorfold.engine.active import ActiveRequest, Entry
 from tensorfold.engine.lanes import Lanes
 from tensorfold.engine.policies import DefaultPolicy
+from tensorfold.engine.sharing import Sharing
 
 __all__ = ["ChunkTurn", "RowsTurn", "Scheduler", "Turn"]
 
@@ -42,7 +43,10 @@ Turn: TypeAlias = ChunkTurn | RowsTurn
 class Scheduler:
     """The entries of all requests, by what they wait for."""
 
-    def __init__(self, lanes: Lanes, policy: SchedulerPolicy, decode_share: float) -> None:
+    def __init__(
+        self, lanes: Lanes, sharing: Sharing, policy: SchedulerPolicy, decode_share: float, *, most: int
+    ) -> None:
+        """`most` replies share a round."""
         self.waiting: list[Entry] = []
         """Without a slot."""
         self.prefilling: list[Entry] = []
@@ -50,8 +54,10 @@ class Scheduler:
         self.preemptions = 0
         """Slots taken away so far."""
         self._lanes = lanes
+        self._sharing = sharing
         self._policy = policy
         self._share = decode_share
+        self._most = most
         self._owed = 0.0
         """Seconds that running replies still get before the next chunk."""
         self._rounds = 0
@@ -71,11 +77,18 @@ class Scheduler:
     def next(self, now: float) -> Turn | None:
         """The next step; None when nothing can run, which is so only while nobody holds a slot."""
         if self.running and self._owed > 0:
-            return RowsTurn(tuple(self.running))
+            return self._round()
         entry = self._next_prompt(now)
         if entry is not None:
             return ChunkTurn(entry)
-        return RowsTurn(tuple(self.running)) if self.running else None
+        return self._round() if self.running else None
+
+    def _round(self) -> RowsTurn:
+        """The replies that have waited longest, as many as share a round."""
+        turn = tuple(self.running[: self._most])
+        if len(self.running) > self._most:
+            self.running = [*self.running[self._most :], *turn]
+        return RowsTurn(turn)
 
     def ran_chunk(self, seconds: float) -> None:
         """A chunk took so long: running replies get their share of it, and one round at least."""
@@ -92,6 +105,8 @@ class Scheduler:
         barred = False
         for entry in self._ordered():
             if entry.slot is None:
+                if self._sharing.waits(entry, self.prefilling):
+                    continue
                 barred = barred or not self._admit(entry, now)
                 if barred or entry.prompt_done:
                     continue
@@ -147,7 +162,7 @@ class Scheduler:
         self.preemptions += 1
         self.remove(entry)
         entry.sequence.restart()
-        entry.chunk = entry.passed_over = 0
+        entry.computed = entry.passed_over = 0
         self.waiting.append(entry)
         structlog.get_logger().info(
             "a reply yields its memory and will be replayed", request=entry.active.job.request.id
@@ -178,7 +193,7 @@ class Scheduler:
             for entry in self.waiting:
                 if entry.active is active:
                     entry.sequence.restart()
-                    entry.chunk = 0
+                    entry.computed = 0
         return bool(forgotten)
 
     def yield_newest(self) -> bool:
@@ -207,7 +222,7 @@ class Scheduler:
             arrived=entry.active.arrived,
             tokens_left=entry.prompt_left,
             passed_over=entry.passed_over,
-            started=entry.chunk > 0,
+            started=entry.computed > 0,
         )
 
 

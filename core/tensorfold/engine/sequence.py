@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
 
 import msgspec
 
 from tensorfold.contracts.sampling import Draw, Drawn
-from tensorfold.engine.drafts import Drafter
+from tensorfold.engine.drafts import Chances, Drafter, Source
 from tensorfold.engine.gates import GateStates, Verdict
 from tensorfold.engine.job import Job
 from tensorfold.engine.keys import token_sha
@@ -38,13 +39,16 @@ class Window:
     guesses: tuple[int, ...]
     """What each draw but the last is guessed to give."""
     drafted: tuple[bool, ...]
-    """Whether each guess came from a drafter, and not from a gate or an earlier run."""
+    """Whether each guess came from a drafter or a draft head, and not from a gate or an earlier run."""
+    source: Source
+    """Which of them."""
 
 
 class Sequence:
     """One choice of a job, from its first token to its last."""
 
-    def __init__(self, job: Job, choice: int) -> None:
+    def __init__(self, job: Job, choice: int, chances: Chances | None = None) -> None:
+        """`chances` are the engine's."""
         self.job = job
         self.choice = choice
         self.stopped: Stopped | None = None
@@ -54,6 +58,8 @@ class Sequence:
         self.accepted = 0
         """Of those, the ones kept."""
         self._key = job.choice_key(choice)
+        self._chances = Chances() if chances is None else chances
+        self._odds = self._chances.begin()
         self._expected: tuple[int, ...] = ()
         """Kept before a restart."""
         self._begin()
@@ -67,6 +73,8 @@ class Sequence:
         self._counts: Counter[int] = Counter(self.job.ids) if self.job.rule.penalizes else Counter()
         drafting = self.job.drafting
         self._drafter: Drafter | None = None if drafting is None else drafting.begin(self.job.ids)
+        self._suggested: tuple[int, ...] = ()
+        """What the draft head guesses to follow."""
 
     def restart(self) -> None:
         """Its states are lost: it will be computed again from its prompt.
@@ -122,18 +130,30 @@ class Sequence:
         Raises:
             GenerationFailed: the gates allow no token here.
         """
-        return self._window((), 1)
+        return self._window((), 0, 1)
 
-    def next_window(self, rows: int) -> Window:
-        """The last token and up to `rows - 1` guesses.
+    @property
+    def serial(self) -> bool:
+        """Whether it offers one row at a time: the reference."""
+        return not (self.job.request.draft or self.replaying)
+
+    def outlook(self, most: int) -> tuple[float, ...]:
+        """For each guess that it could offer, at most `most`, the chance that it is kept; never rising."""
+        if self.serial:
+            return ()
+        source, proposals = self._proposals(min(most, self.left - 1))
+        chance = 1.0 if self.replaying else self._odds[source].rate
+        return tuple(chance ** (place + 1) for place in range(len(proposals)))
+
+    def next_window(self, guesses: int, rows: int) -> Window:
+        """The last token and up to `guesses` guesses; with tokens that a gate forces, up to `rows` rows.
 
         Raises:
             GenerationFailed: the gates allow no token here.
         """
-        serial = not (self.job.request.draft or self.replaying)
-        return self._window((self.tokens[-1],), 1 if serial else min(rows, self.left))
+        return self._window((self.tokens[-1],), guesses, 1 if self.serial else min(rows, self.left))
 
-    def _window(self, pending: tuple[int, ...], rows: int) -> Window:
+    def _window(self, pending: tuple[int, ...], most: int, rows: int) -> Window:
         verdict = self.job.gates.verdict(self._states)
         if verdict.dead:
             raise GenerationFailed(
@@ -142,7 +162,8 @@ class Sequence:
         counts: Mapping[int, int] = self._counts
         draws = [self._draw(0, verdict, counts)]
         states = [self._states]
-        guesses = _Guesses(self._proposals(rows - 1) if rows > 1 else (), self.replaying)
+        source, proposals = self._proposals(min(most, rows - 1))
+        guesses = _Guesses(proposals, self.replaying)
         while len(draws) < rows:
             guess = guesses.next(verdict, self.job.vocabulary)
             if guess is None or guess in self.job.ends:
@@ -164,13 +185,32 @@ class Sequence:
             states=tuple(states),
             guesses=tuple(guesses.kept),
             drafted=tuple(guesses.drafted),
+            source=source,
         )
 
-    def _proposals(self, most: int) -> tuple[int, ...]:
-        """Guesses for the next tokens: those that an earlier run kept, else the drafter's."""
+    def _proposals(self, most: int) -> tuple[Source, tuple[int, ...]]:
+        """Guesses for the next tokens: those that an earlier run kept, else the drafter's, else the draft head's."""
+        if most <= 0:
+            return "drafter", ()
         if self.replaying:
-            return self._expected[len(self.tokens) : len(self.tokens) + most]
-        return () if self._drafter is None else tuple(self._drafter.propose(most))
+            return "drafter", self._expected[len(self.tokens) : len(self.tokens) + most]
+        proposed = () if self._drafter is None else tuple(self._drafter.propose(most))
+        return ("drafter", proposed) if proposed else ("head", self._suggested[:most])
+
+    def suggest(self, tokens: SequenceOf[int]) -> None:
+        """The draft head guesses that these follow the last token kept."""
+        self._suggested = tuple(tokens)
+
+    def promising(self, ahead: int, worth: float) -> bool:
+        """Whether `ahead` guesses of the draft head are all right often enough."""
+        return self._odds["head"].rate ** ahead >= worth
+
+    def draft_draw(self, row: int, ahead: int) -> Draw:
+        """The draw of a guess, `ahead` positions behind the next token, from a row of the draft head's logits.
+
+        It has the noise of the token that it guesses, so that it is right as often as it can be.
+        """
+        return Draw(row=row, key=self._key, position=self.position + ahead, rule=self.job.rule, counts=self._counts)
 
     def _draw(self, row: int, verdict: Verdict, counts: Mapping[int, int]) -> Draw:
         return Draw(
@@ -195,12 +235,20 @@ class Sequence:
             GenerationFailed: nothing could be drawn, or a replay does not give what was sent.
         """
         self.drafted += sum(window.drafted)
+        self._suggested = ()
         for row, each in enumerate(drawn):
-            right = row < len(window.guesses) and window.guesses[row] == each.token
+            guessed = row < len(window.guesses)
+            right = guessed and window.guesses[row] == each.token
             yield from self._append(each, window.states[row], window.states[row + 1] if right else None)
-            self.accepted += right and window.drafted[row]
+            if guessed and window.drafted[row]:
+                self.accepted += right
+                self._learn(window.source, right=right)
             if self.stopped is not None or not right:
                 return
+
+    def _learn(self, source: Source, *, right: bool) -> None:
+        self._odds[source].learn(int(right), int(not right))
+        self._chances.learn(source, int(right), int(not right))
 
     def _append(self, drawn: Drawn, before: GateStates, after: GateStates | None) -> list[Event]:
         """One token more, with all that looks at tokens; `after` is the gates' next state if it is known."""

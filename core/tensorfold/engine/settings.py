@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from tensorfold.ir import Sampling
 
@@ -25,8 +26,18 @@ class EngineSettings:
     """The part of each prompt chunk's time that running replies get as rounds; 0: whole prompts, then replies."""
     growth: int = 2048
     """Positions that a reply reserves ahead of itself beside others."""
+    prefix_bytes: int | None = None
+    """The most device memory of kept prefixes; 0: none are kept; None: whatever nobody else needs."""
+    prefix_copies: int | None = None
+    """Of that, the most outside any page: copies of fixed-size states; None: no bound of its own."""
+    spill_folder: Path | None = None
+    """Where prefixes go that memory has no room for; None: nowhere."""
+    spill_bytes: int = 0
+    """The most bytes of files there."""
     rows: int = 64
-    """The most rows in one step of running replies, guesses included; each reply has at least one."""
+    """The most rows in one step of running replies, guesses included; where more replies run they take turns."""
+    head_depth: int = 3
+    """The most guesses of the checkpoint's own draft head that follow each other; 0: it is not used."""
     round_limit: float = 120.0
     """Seconds after which a round of replies that has not returned counts as stuck."""
     chunk_limit: float = 900.0

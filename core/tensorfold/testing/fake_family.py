@@ -89,7 +89,8 @@ class FakeDraftHead(Generic[A]):
     embedding: Embedding
     join: Linear
     layer: Block[A]
-    delta: Block[A]
+    delta: Block[A] | None
+    """None: its states are pages alone, which can go back to any length."""
     norm: RmsNorm[A]
     head: Linear
 
@@ -106,7 +107,7 @@ class FakeDraftHead(Generic[A]):
         """Its own rows, which stand for the target's when it drafts further."""
         joined = ops.concat([ops.embed(step.ids, self.embedding), step.inputs["hidden"]])
         x = self.layer(ops, step, ops.linear(joined, self.join))
-        mixed: A = x + self.delta(ops, step, x)
+        mixed: A = x if self.delta is None else x + self.delta(ops, step, x)
         return self.norm(ops, mixed)
 
     def logits(self, ops: Ops[A], hidden: A) -> A:
@@ -139,7 +140,7 @@ class FakeFamily:
             hidden=HIDDEN,
             layers=5,
             window=config.positive("max_position_embeddings"),
-            states=_states(),
+            states=_states(config),
             stop_ids=stop_ids(config),
             sampling=sampling_defaults(config),
             parameters=sum(int(np.prod(shape)) for shape in shapes),
@@ -167,7 +168,7 @@ class FakeFamily:
                 embedding=embedding,
                 join=weights.linear("draft.join", sizes=(HIDDEN,), columns=2 * HIDDEN, bias=False),
                 layer=_layer(weights, "draft", 0, _attention(weights, "draft.attn", "draft.kv")),
-                delta=delta_net(weights, "draft.delta", "draft"),
+                delta=delta_net(weights, "draft.delta", "draft") if _recurrent(config) else None,
                 norm=rms_norm(weights, "draft.norm", HIDDEN, EPS),
                 head=head,
             ),
@@ -180,13 +181,16 @@ class FakeFamily:
         return PlainFormat()
 
 
-def fake_config(*, vocabulary: int = 96, window: int = 512, stop_ids: tuple[int, ...] = (1,)) -> ModelConfig:
-    """The config of a fake checkpoint."""
+def fake_config(
+    *, vocabulary: int = 96, window: int = 512, stop_ids: tuple[int, ...] = (1,), recurrent_draft: bool = True
+) -> ModelConfig:
+    """The config of a fake checkpoint; `recurrent_draft`: its draft head has a fixed-size state beside its pages."""
     values = {
         "model_type": MODEL_TYPE,
         "vocab_size": vocabulary,
         "max_position_embeddings": window,
         "eos_token_id": list(stop_ids),
+        "recurrent_draft": recurrent_draft,
     }
     return ModelConfig(values, {}, "fake config.json")
 
@@ -207,7 +211,7 @@ def fake_tensors(config: ModelConfig) -> dict[str, tuple[int, ...]]:
         "norm.weight": (HIDDEN,),
         "draft.join.weight": (HIDDEN, 2 * HIDDEN),
         "draft.norm.weight": (HIDDEN,),
-        **delta_tensors("draft.delta"),
+        **(delta_tensors("draft.delta") if _recurrent(config) else {}),
         **sparse_tensors("layers.2.sparse"),
         **delta_tensors("layers.3.delta"),
         **state_space_tensors("layers.4.ssd"),
@@ -236,7 +240,11 @@ def fake_tensors(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def _states() -> dict[str, StateSpec]:
+def _recurrent(config: ModelConfig) -> bool:
+    return config.get(bool, "recurrent_draft", True)
+
+
+def _states(config: ModelConfig) -> dict[str, StateSpec]:
     return {
         "0.kv": KV(KV_HEADS, HEAD_DIM, HEAD_DIM),
         "1.kv": KV(KV_HEADS, HEAD_DIM, HEAD_DIM, window=WINDOW),
@@ -244,7 +252,7 @@ def _states() -> dict[str, StateSpec]:
         **delta_states("3", "main"),
         **state_space_states("4"),
         "draft.kv": KV(KV_HEADS, HEAD_DIM, HEAD_DIM, group="draft"),
-        **delta_states("draft", "draft"),
+        **(delta_states("draft", "draft") if _recurrent(config) else {}),
     }
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorfold.contracts.tensors import Dense, TensorInfo
+from tensorfold.compute.weights import TensorSource
+from tensorfold.contracts.tensors import Dense, Tensor, TensorInfo
 
-__all__ = ["RandomTensors"]
+__all__ = ["RandomTensors", "ReplacedTensors"]
 
 
 class RandomTensors:
@@ -49,3 +51,26 @@ class RandomTensors:
         else:
             normal = 0.1 * normal
         return normal.astype(np.float32)
+
+
+class ReplacedTensors:
+    """A `TensorSource` with other values in some tensors of another: integers as they are, all else in f32."""
+
+    def __init__(self, source: TensorSource, values: Mapping[str, NDArray[Any]]) -> None:
+        self._source = source
+        self._values = dict(values)
+
+    def names(self) -> Iterable[str]:
+        """Those of the other."""
+        return self._source.names()
+
+    def info(self, name: str) -> TensorInfo:
+        """That of the other: replacing changes no shape."""
+        return self._source.info(name)
+
+    def read(self, name: str) -> Tensor:
+        """The other values, or those of the other source."""
+        values = self._values.get(name)
+        if values is None:
+            return self._source.read(name)
+        return Dense(values, "i64") if values.dtype.kind == "i" else Dense(values.astype(np.float32), "f32")

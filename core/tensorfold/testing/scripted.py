@@ -120,12 +120,19 @@ def _path(before: int, token: int) -> int:
 class ScriptedDecoder:
     """A model that is a table: from the hash of all tokens so far to the next one."""
 
-    draft: Decoder[Hashes] | None = None
-
     def __init__(
-        self, geometry: Geometry, scripts: Sequence[Script], on_step: Callable[[Step[Any]], None] | None = None
+        self,
+        geometry: Geometry,
+        scripts: Sequence[Script],
+        on_step: Callable[[Step[Any]], None] | None = None,
+        *,
+        wrong: int | None = None,
     ) -> None:
-        """`on_step` is called before every step is computed; it may record, wait or raise."""
+        """`on_step` is called before every step is computed; it may record, wait or raise.
+
+        `wrong`: there is a draft head, whose every n-th guess is wrong (0: none); None: there is none.
+        """
+        self.draft: Decoder[Hashes] | None = None if wrong is None else _ScriptedHead(self, wrong)
         self._vocabulary = geometry.vocabulary
         self._on_step = on_step
         self._tokens: dict[int, int] = {}
@@ -162,9 +169,9 @@ class ScriptedDecoder:
 
     def logits(self, ops: Ops[Hashes], hidden: Hashes) -> Hashes:
         """`[N, V]` float32."""
-        return cast("Hashes", np.stack([self._row(path) for path in hidden.tolist()]))
+        return cast("Hashes", np.stack([self.row(path) for path in hidden.tolist()]))
 
-    def _row(self, path: int) -> NDArray[np.float32]:
+    def row(self, path: int) -> NDArray[np.float32]:
         if path in self._broken:
             return np.full(self._vocabulary, np.nan, dtype=np.float32)
         token = self._tokens.get(path)
@@ -173,6 +180,31 @@ class ScriptedDecoder:
         row = np.zeros(self._vocabulary, dtype=np.float32)
         row[token] = MARGIN
         return row
+
+
+class _ScriptedHead:
+    """A draft head that knows the scripts: it has no state, and goes on from the decoder's hash or from its own."""
+
+    draft = None
+
+    def __init__(self, decoder: ScriptedDecoder, wrong: int) -> None:
+        self._decoder = decoder
+        self._wrong = wrong
+
+    def prepare(self, step: Step[Hashes]) -> Mapping[str, NDArray[Any]]:
+        return {}
+
+    def forward(self, ops: Ops[Hashes], step: Step[Hashes]) -> Hashes:
+        hidden = step.inputs["hidden"]
+        pairs = zip(hidden.tolist(), step.host_ids.tolist(), strict=True)
+        return np.asarray([_path(path, token) for path, token in pairs], dtype=np.uint64)
+
+    def logits(self, ops: Ops[Hashes], hidden: Hashes) -> Hashes:
+        rows = [
+            -self._decoder.row(path) if self._wrong and path % self._wrong == 0 else self._decoder.row(path)
+            for path in hidden.tolist()
+        ]
+        return cast("Hashes", np.stack(rows))
 
 
 # ---- the device -------------------------------------------------------------------------------------------
@@ -230,7 +262,7 @@ class ScriptedStore:
 
 
 class _ScriptedOps:
-    """The one operation that the scripted decoder needs, and the one that the Runner does."""
+    """The one operation that the scripted decoder needs, and those that the Runner does."""
 
     def __init__(self, store: ScriptedStore) -> None:
         self._store = store
@@ -239,6 +271,10 @@ class _ScriptedOps:
         """`x[index]`."""
         picked: Hashes = x[np.asarray(index)]
         return picked
+
+    def concat(self, xs: Sequence[Hashes], axis: int) -> Hashes:
+        """End to end."""
+        return np.concatenate(xs, axis)
 
     def paths(self, step: Step[Hashes]) -> Hashes:
         """The hash of each row's tokens up to its own, written to the pages and read from them."""
@@ -271,8 +307,10 @@ class ScriptedSession:
     dtype = "float32"
     numerics = "scripted"
 
-    def __init__(self, chunk: int = 16) -> None:
+    def __init__(self, chunk: int = 16, *, equal: bool = True) -> None:
+        """`equal`: whether it declares that chunks and rows give the same bits."""
         self.chunk = chunk
+        self._equal = equal
         self.closed = False
         """Whether its runner was closed."""
 
@@ -286,8 +324,8 @@ class ScriptedSession:
         return DeviceMemory(1 << 40, 1 << 40)
 
     def chunk_equals_rows(self, geometry: Geometry) -> bool:
-        """Both kinds do the same."""
-        return True
+        """Both kinds do the same, whatever is declared."""
+        return self._equal
 
     def page_bytes(self, spec: StateSpec) -> int:
         """64 hashes."""
@@ -343,12 +381,14 @@ def scripted_runner(
     chunk: int = 16,
     positions: int | None = None,
     on_step: Callable[[Step[Any]], None] | None = None,
+    equal: bool = True,
+    wrong: int | None = None,
 ) -> Runner[Any]:
     """A real Runner over the scripted backend; `positions` are shared by all lanes (None: a whole window each)."""
     pages = pages_of(geometry.window) * lanes if positions is None else positions // PAGE
     return Runner(
-        ScriptedDecoder(geometry, scripts, on_step),
-        ScriptedSession(chunk),
+        ScriptedDecoder(geometry, scripts, on_step, wrong=wrong),
+        ScriptedSession(chunk, equal=equal),
         geometry,
         lanes=lanes,
         pages={TABLE: pages},

@@ -13,6 +13,7 @@ from tensorfold.contracts.engine import Engine
 from tensorfold.contracts.policy import SchedulerPolicy
 from tensorfold.contracts.step import Step
 from tensorfold.engine.admission import GateMaker, no_gates
+from tensorfold.engine.depth import Deepest
 from tensorfold.engine.drafts import Drafting
 from tensorfold.engine.engine import LocalEngine
 from tensorfold.engine.settings import EngineSettings
@@ -38,21 +39,31 @@ def toy_engine(
     drafting: Drafting | None = None,
     gates: GateMaker = no_gates,
     clock: Callable[[], float] = time.monotonic,
+    equal: bool = True,
+    opening: int | None = None,
+    wrong: int | None = None,
 ) -> LocalEngine:
-    """An engine that is not yet started. `<end>` is the end token; `positions` are shared by all lanes."""
+    """An engine that is not yet started. `<end>` is the end token; `positions` are shared by all lanes.
+
+    `equal`: chunks and rows are declared to give the same bits. `opening`: the token that opens a message.
+    `wrong`: the model has a draft head, whose every n-th guess is wrong (0: none).
+    """
     tokenizer = ToyTokenizer() if tokenizer is None else tokenizer
     end = tokenizer.token_id("<end>")
     geometry = scripted_geometry(
         vocabulary=tokenizer.size, window=window, stop_ids=frozenset() if end is None else frozenset({end})
     )
     return LocalEngine(
-        scripted_runner(scripts, geometry, lanes=lanes, chunk=chunk, positions=positions, on_step=on_step),
-        prompts=ToyPrompts(tokenizer),
+        scripted_runner(
+            scripts, geometry, lanes=lanes, chunk=chunk, positions=positions, on_step=on_step, equal=equal, wrong=wrong
+        ),
+        prompts=ToyPrompts(tokenizer, opening),
         tokenizer=tokenizer,
         chat=PlainFormat() if chat is None else chat,
         settings=settings,
         policy=policy,
         drafting=drafting,
+        depth=Deepest(),
         gates=gates,
         clock=clock,
     )

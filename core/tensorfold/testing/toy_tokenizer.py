@@ -57,21 +57,27 @@ class ToyTokenizer:
 class ToyPrompts:
     """Renders a conversation as `role: text` lines, the last one open for the reply."""
 
-    def __init__(self, tokenizer: ToyTokenizer) -> None:
+    def __init__(self, tokenizer: ToyTokenizer, opening: int | None = None) -> None:
+        """`opening` is the token that opens a message, if there is one."""
         self._tokenizer = tokenizer
+        self._opening = opening
 
     def prepare(self, prompt: Prompt) -> PreparedPrompt:
         """The prompt's ids."""
         match prompt:
             case TokensPrompt(ids):
-                return PreparedPrompt(ids)
+                return PreparedPrompt(ids, None, self._markers(ids))
             case TextPrompt(text):
                 return self._encoded(text)
             case Chat(messages):
                 return self._encoded("".join(f"{each.role}: {_text(each)}\n" for each in messages) + "assistant: ")
 
     def _encoded(self, text: str) -> PreparedPrompt:
-        return PreparedPrompt(tuple(self._tokenizer.encode(text, add_special_tokens=False, parse_special=True)), text)
+        ids = tuple(self._tokenizer.encode(text, add_special_tokens=False, parse_special=True))
+        return PreparedPrompt(ids, text, self._markers(ids))
+
+    def _markers(self, ids: Sequence[int]) -> tuple[int, ...]:
+        return tuple(place for place, token in enumerate(ids) if token == self._opening)
 
 
 def _text(message: Message) -> str:

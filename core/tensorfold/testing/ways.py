@@ -14,11 +14,11 @@ from tensorfold.compute.memory import plan_memory
 from tensorfold.compute.runner import HiddenRows, Output, Runner
 from tensorfold.compute.weights import TensorSource, load_decoder
 from tensorfold.contracts.backend import Session
-from tensorfold.contracts.family import ModelFamily
+from tensorfold.contracts.family import Decoder, ModelFamily
 from tensorfold.contracts.model_config import ModelConfig
 from tensorfold.contracts.step import Kind, Segment
 
-__all__ = ["WAYS", "Loaded", "Reply", "Way", "drafted_reply", "serial_reply"]
+__all__ = ["WAYS", "Loaded", "Reply", "Way", "beside_the_head", "drafted_reply", "serial_reply"]
 
 Logits: TypeAlias = NDArray[np.float32]
 
@@ -28,14 +28,14 @@ class Loaded:
 
     def __init__(self, family: ModelFamily, config: ModelConfig, source: TensorSource, session: Session[Any]) -> None:
         self.geometry = family.geometry(config)
-        self._decoder = load_decoder(family, config, source, session.packer)
+        self.decoder: Decoder[Any] = load_decoder(family, config, source, session.packer)
         self._session = session
 
     def runner(self) -> Runner[Any]:
         """A fresh one, with room for two sequences."""
         context = min(self.geometry.window, 256)
         plan = plan_memory(self.geometry, self._session, lanes=2, context=context, budget=1 << 28)
-        return Runner(self._decoder, self._session, self.geometry, lanes=2, pages=plan.pages, identity="ways")
+        return Runner(self.decoder, self._session, self.geometry, lanes=2, pages=plan.pages, identity="ways")
 
 
 class _Sequence:
@@ -117,7 +117,18 @@ WAYS: Final[Mapping[str, Way]] = MappingProxyType(
 """All of them give what the model says of the sequence."""
 
 
-# ---- greedy replies, without and with the draft head -------------------------------------------------------
+# ---- the draft head, and greedy replies without and with it ------------------------------------------------
+
+
+def beside_the_head(loaded: Loaded, tokens: tuple[int, ...]) -> tuple[Logits, Logits]:
+    """The target's logits of all tokens but the last, and its draft head's of all but the first, beside its rows."""
+    runner = loaded.runner()
+    sequence = _Sequence(runner)
+    output = runner.forward([sequence.segment(tokens[:-1], "rows")])
+    target = runner.logits(output, range(output.rows))
+    runner.commit(sequence.slot, output.rows)
+    head = runner.draft([Segment(sequence.slot, tokens[1:], 0, want="all")], [HiddenRows(output, 0, len(tokens) - 1)])
+    return target, runner.logits(head, range(head.rows))
 
 
 @dataclass(frozen=True, slots=True)

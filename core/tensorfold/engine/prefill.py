@@ -1,0 +1,115 @@
+"""A prompt's chunks: computed by its plan, kept where others may begin, and behind the last one the replies begin."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tensorfold.compute.runner import Output
+from tensorfold.contracts.sampling import Drawn
+from tensorfold.contracts.step import Segment
+from tensorfold.engine.active import Entry
+from tensorfold.engine.plan import Chunk
+from tensorfold.engine.sequence import Window
+from tensorfold.engine.steps import Steps, slot_of
+from tensorfold.errors import OutOfPages
+from tensorfold.ir import Progress, Started
+
+__all__ = ["Prefill"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Ran:
+    """A chunk that was computed."""
+
+    output: Output[Any]
+    windows: Sequence[Window]
+    drawn: Sequence[Drawn]
+    """The first draw of each window."""
+
+
+class Prefill:
+    """Runs chunks on the engine thread."""
+
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
+
+    def chunk(self, entry: Entry) -> None:
+        """Compute the next chunk of one prompt; behind the last one the replies begin."""
+        steps, active = self._steps, entry.active
+        if active.begin(steps.clock(), entry.computed):
+            active.post(Started(active.cached))
+        chunk = entry.next_chunk
+        last = chunk.end == len(active.job.ids)
+        begun = (entry, *active.sleeping) if last else ()
+        ran = self._run(entry, chunk, begun)
+        if ran is None:
+            return
+        steps.totals.chunks += 1
+        entry.computed = chunk.end
+        with steps.roster.guarded("beginning its reply" if last else "keeping its prompt", [active]):
+            if not last:
+                steps.head.prompt(entry, slot_of(entry), chunk, ran.output, None)
+            self._keep(entry)
+            self._progress(entry)
+            if last:
+                self._begin(entry, chunk, begun, ran)
+
+    def _run(self, entry: Entry, chunk: Chunk, begun: Sequence[Entry]) -> _Ran | None:
+        """The chunk's forward, the first draw of each choice from its last row, and its commit.
+
+        None: the request has failed, or there was no room for it.
+        """
+        steps, job = self._steps, entry.active.job
+        try:
+            with steps.roster.guarded("computing its prompt", [entry.active]):
+                windows = [each.sequence.first_window() for each in begun]
+                slot = slot_of(entry)
+                ids = job.ids[chunk.start : chunk.end]
+                output = steps.runner.forward(
+                    [Segment(slot, ids, chunk.start, want="last" if begun else "none", kind="chunk")]
+                )
+                drawn = steps.runner.sample(output, [window.draws[0] for window in windows]) if begun else []
+                steps.runner.commit(slot, chunk.end)
+                return _Ran(output, windows, drawn)
+        except OutOfPages as error:
+            steps.make_room(error)
+        return None
+
+    def _keep(self, entry: Entry) -> None:
+        """What was computed so far may serve others."""
+        if entry.computed in entry.active.keep:
+            self._steps.prefixes.keep(entry.active.job, slot_of(entry), entry.computed)
+
+    def _progress(self, entry: Entry) -> None:
+        active = entry.active
+        if active.job.request.progress and active.reached(entry.computed):
+            seconds = active.since_begin(self._steps.clock())
+            active.post(Progress(entry.computed, len(active.job.ids), active.cached, seconds))
+
+    def _begin(self, entry: Entry, chunk: Chunk, begun: Sequence[Entry], ran: _Ran) -> None:
+        """The prompt is computed: every choice has its first token, and as many as find a lane go on at once."""
+        steps, active = self._steps, entry.active
+        active.sleeping.clear()
+        for each, window, first in zip(begun, ran.windows, ran.drawn, strict=True):
+            if not steps.accept(each, window, [first]):
+                return
+        steps.scheduler.run(entry)
+        if entry.sequence.stopped is None:
+            steps.head.prompt(entry, slot_of(entry), chunk, ran.output, entry.sequence.tokens[-1])
+        self._spread(entry, begun[1:])
+        steps.settle(active)
+
+    def _spread(self, entry: Entry, others: Sequence[Entry]) -> None:
+        """Fork the prompt for a request's other choices; those that find no lane wait, with the prompt kept."""
+        steps, now = self._steps, self._steps.clock()
+        for each in others:
+            each.computed = entry.computed
+            if each.sequence.stopped is not None:
+                continue
+            if steps.lanes.fork(entry, each, steps.scheduler.holders, now):
+                steps.scheduler.run(each)
+            else:
+                steps.lanes.keep(entry)
+                steps.scheduler.wait(each)

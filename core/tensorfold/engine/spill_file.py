@@ -1,0 +1,139 @@
+"""The file of a spilled prefix: a digest over all the rest, a header, and arrays end to end."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorfold.engine.kept import Keeping
+from tensorfold.engine.plan import Chunk
+from tensorfold.errors import TensorfoldError
+
+__all__ = ["DamagedFile", "SpillHeader", "read_header", "read_spilled", "write_spilled"]
+
+MAGIC = b"tensorfold prefix 1\n"
+DIGEST = 32
+"""Bytes of the digest (BLAKE2b) behind the magic."""
+LENGTH = struct.Struct("<Q")
+KINDS = frozenset({"f", "i", "u", "b"})
+"""Kinds of numbers that an array may hold."""
+
+
+class DamagedFile(TensorfoldError):
+    """A file that is cut, changed, or no spilled prefix at all."""
+
+
+class ArrayPlace(msgspec.Struct, frozen=True):
+    """One array."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    length: int
+    """In bytes; arrays stand in this order."""
+
+
+class SpillHeader(msgspec.Struct, frozen=True):
+    """What a file holds."""
+
+    identity: str
+    """Of the runner."""
+    ids: tuple[int, ...]
+    chunks: tuple[tuple[int, int], ...]
+    keeping: Keeping
+    arrays: tuple[ArrayPlace, ...] = ()
+
+    @property
+    def plan(self) -> tuple[Chunk, ...]:
+        """The chunks by which it was computed."""
+        return tuple(Chunk(start, end) for start, end in self.chunks)
+
+
+def write_spilled(path: Path, header: SpillHeader, arrays: Mapping[str, NDArray[np.generic]]) -> int:
+    """Write a file as a whole or not at all, readable by its owner alone; gives its size in bytes.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    places = tuple(
+        ArrayPlace(name, array.dtype.str, arrays[name].shape, array.nbytes) for name, array in contiguous.items()
+    )
+    encoded = msgspec.msgpack.encode(msgspec.structs.replace(header, arrays=places))
+    digest = hashlib.blake2b(digest_size=DIGEST)
+    parts: list[bytes | memoryview] = [LENGTH.pack(len(encoded)), encoded]
+    parts += [array.data.cast("B") for array in contiguous.values() if array.nbytes]
+    for part in parts:
+        digest.update(part)
+    temporary = path.with_suffix(f".{os.getpid()}.tmp")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            for part in (MAGIC, digest.digest(), *parts):
+                file.write(part)
+            size = file.tell()
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    return size
+
+
+def read_header(path: Path) -> SpillHeader:
+    """The header alone, unchecked: what it says has to be compared once the file is read.
+
+    Raises:
+        OSError: it cannot be read.
+        DamagedFile: it is no spilled prefix.
+    """
+    with path.open("rb") as file:
+        start = file.read(len(MAGIC) + DIGEST + LENGTH.size)
+        size = path.stat().st_size - len(start)
+        if len(start) < len(MAGIC) + DIGEST + LENGTH.size or not start.startswith(MAGIC):
+            raise DamagedFile(f"{path} is no spilled prefix")
+        (length,) = LENGTH.unpack(start[-LENGTH.size :])
+        if length > size:
+            raise DamagedFile(f"{path} is cut: its header of {length} bytes goes beyond its end")
+        return _decoded(path, file.read(length))
+
+
+def read_spilled(path: Path) -> tuple[SpillHeader, dict[str, NDArray[np.generic]]]:
+    """Header and arrays, after the digest was compared.
+
+    Raises:
+        OSError: it cannot be read.
+        DamagedFile: it is no spilled prefix, or not what was written.
+    """
+    data = path.read_bytes()
+    begin = len(MAGIC) + DIGEST
+    if not data.startswith(MAGIC) or len(data) < begin + LENGTH.size:
+        raise DamagedFile(f"{path} is no spilled prefix")
+    view = memoryview(data)
+    if hashlib.blake2b(view[begin:], digest_size=DIGEST).digest() != data[len(MAGIC) : begin]:
+        raise DamagedFile(f"{path} is not what was written: its digest differs")
+    (length,) = LENGTH.unpack(view[begin : begin + LENGTH.size])
+    place = begin + LENGTH.size + length
+    header = _decoded(path, view[begin + LENGTH.size : place])
+    arrays: dict[str, NDArray[np.generic]] = {}
+    for each in header.arrays:
+        dtype = np.dtype(each.dtype)
+        if dtype.kind not in KINDS or place + each.length > len(data):
+            raise DamagedFile(f"{path}: array {each.name} cannot be read")
+        flat = np.frombuffer(view[place : place + each.length], dtype=dtype)
+        arrays[each.name] = flat.reshape(each.shape)
+        place += each.length
+    return header, arrays
+
+
+def _decoded(path: Path, encoded: bytes | memoryview) -> SpillHeader:
+    try:
+        return msgspec.msgpack.decode(encoded, type=SpillHeader)
+    except msgspec.DecodeError as error:
+        raise DamagedFile(f"{path}: its header cannot be read: {error}") from error

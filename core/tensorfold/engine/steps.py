@@ -1,0 +1,86 @@
+"""What prompts' chunks and rounds of replies have in common: tokens are accepted, replies settled, room is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tensorfold.compute.runner import Runner
+from tensorfold.contracts.sampling import Drawn
+from tensorfold.engine.active import ActiveRequest, Entry
+from tensorfold.engine.heads import DraftHead
+from tensorfold.engine.kept import PrefixCache
+from tensorfold.engine.lanes import Lanes
+from tensorfold.engine.roster import Roster, Totals
+from tensorfold.engine.scheduler import Scheduler
+from tensorfold.engine.sequence import Window
+from tensorfold.errors import GenerationFailed, OutOfPages
+
+__all__ = ["Steps", "slot_of"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Steps:
+    """What a step works on. Used by the engine thread alone."""
+
+    runner: Runner[Any]
+    lanes: Lanes
+    prefixes: PrefixCache
+    scheduler: Scheduler
+    roster: Roster
+    head: DraftHead
+    totals: Totals
+    clock: Callable[[], float]
+
+    def accept(self, entry: Entry, window: Window, drawn: Sequence[Drawn]) -> bool:
+        """Walk a window and send what it gives; False: the request has failed."""
+        active, sequence = entry.active, entry.sequence
+        before = sequence.count
+        with self.roster.guarded("reading its tokens", [active]):
+            for event in sequence.accept(window, drawn):
+                active.post(event)
+            self.totals.completion_tokens += sequence.count - before
+            active.first_token(self.clock())
+        return not active.ended
+
+    def settle(self, active: ActiveRequest) -> None:
+        """Choices that have stopped give back their slots; when all have, the request is finished."""
+        if active.ended:
+            return
+        for entry in active.entries:
+            if entry.sequence.stopped is not None and entry.slot is not None:
+                self._keep_reply(entry, entry.slot)
+                self.scheduler.remove(entry)
+        if active.stopped:
+            self.roster.finish(active)
+
+    def _keep_reply(self, entry: Entry, slot: int) -> None:
+        """A reply that has ended may serve the conversation's next turn; its last token is in no state."""
+        with self.roster.guarded("keeping its reply", [entry.active]):
+            self.prefixes.keep_reply(entry.active.job, entry.sequence.sent[:-1], slot)
+
+    def make_room(self, error: OutOfPages) -> None:
+        """A step found no pages, and nothing was changed: what is kept goes first, then the newest yields."""
+        if self.prefixes.free_some() or self.scheduler.forget_kept() or self.scheduler.yield_newest():
+            return
+        for entry in self.scheduler.holders:
+            self.roster.fail(entry.active, _too_large(entry, error), "growing")
+
+
+def slot_of(entry: Entry) -> int:
+    """The entry's slot, which it has.
+
+    Raises:
+        GenerationFailed: it has none.
+    """
+    if entry.slot is None:
+        raise GenerationFailed("the engine lost the slot of this reply")
+    return entry.slot
+
+
+def _too_large(entry: Entry, error: OutOfPages) -> GenerationFailed:
+    return GenerationFailed(
+        f"the state memory is full at position {entry.sequence.position} of this request, which runs alone ({error}):"
+        " ask for a shorter reply, or start the server with a smaller --context or fewer --parallel lanes"
+    )

@@ -1,0 +1,19 @@
+"""Qwen3.8-Flash-Next: gated residual streams over gated delta nets and sparse attention, with hashed n-grams."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tensorfold import hookimpl
+from tensorfold.contracts.family import ModelFamily
+
+__all__ = ["tensorfold_model_families"]
+
+
+@hookimpl
+def tensorfold_model_families() -> Iterable[ModelFamily]:
+    """The family of this plugin."""
+    # Imported when a model is served: every command imports this module.
+    from tensorfold_model_flash_next.family import FlashNextFamily
+
+    return (FlashNextFamily(),)

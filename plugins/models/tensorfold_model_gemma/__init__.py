@@ -1,0 +1,19 @@
+"""Gemma 3 and Gemma 4: windowed attention with full layers between, sandwich norms; dense, MoE and the E-models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tensorfold import hookimpl
+from tensorfold.contracts.family import ModelFamily
+
+__all__ = ["tensorfold_model_families"]
+
+
+@hookimpl
+def tensorfold_model_families() -> Iterable[ModelFamily]:
+    """The family of this plugin."""
+    # Imported when a model is served: every command imports this module.
+    from tensorfold_model_gemma.family import GemmaFamily
+
+    return (GemmaFamily(),)

@@ -1,0 +1,99 @@
+"""The family: what it claims and how it builds."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tensorfold.compute.declared import sampling_defaults
+from tensorfold.compute.nested import text_config, text_stop_ids, towers
+from tensorfold.contracts.arrays import A
+from tensorfold.contracts.chat import ChatFormat
+from tensorfold.contracts.family import Claim, Geometry, GgufArchitecture
+from tensorfold.contracts.model_config import ModelConfig
+from tensorfold.contracts.weights import Weights
+from tensorfold.errors import CheckpointUnsupported
+from tensorfold_model_gemma.config import VARIANTS, Variant, gemma_config
+from tensorfold_model_gemma.decoder import GemmaDecoder, build, states
+from tensorfold_model_gemma.format import chat_format
+from tensorfold_model_gemma.gguf import ARCHITECTURES
+
+__all__ = ["GemmaFamily"]
+
+_SHAPE: Final = frozenset(
+    {"hidden_size", "num_hidden_layers", "hidden_size_per_layer_input", "attention_k_eq_v", "num_kv_shared_layers"}
+)
+"""Keys that together only a Gemma 4 has."""
+_BY_SHAPE: Final = 20
+"""The score of such a config: above a guess from keys that most models have."""
+
+
+class GemmaFamily:
+    """gemma3 and gemma4, with and without their other towers."""
+
+    @property
+    def name(self) -> str:
+        """Of the family."""
+        return "gemma"
+
+    @property
+    def gguf(self) -> tuple[GgufArchitecture, ...]:
+        """gemma3."""
+        return ARCHITECTURES
+
+    def claim(self, config: ModelConfig) -> Claim | None:
+        """By model type, then by architecture, then (of a config that names neither) by its shape.
+
+        Raises:
+            CheckpointUnsupported: a checkpoint of this family with a feature that is not run.
+        """
+        found = _recognized(config)
+        if found is None:
+            return None
+        variant, claim = found
+        gemma_config(config, variant)
+        left = towers(config)
+        return Claim(claim.score, f"{claim.reason}, its {' and '.join(left)} tower left") if left else claim
+
+    def geometry(self, config: ModelConfig) -> Geometry:
+        """From the config alone."""
+        variant = _variant(config)
+        read = gemma_config(config, variant)
+        return Geometry(
+            vocabulary=read.vocabulary,
+            hidden=read.hidden,
+            layers=len(read.layers),
+            window=read.window,
+            states=states(read),
+            stop_ids=text_stop_ids(config),
+            sampling=sampling_defaults(config),
+            parameters=read.parameters,
+            capabilities=variant.capabilities | ({"vision"} & set(towers(config))),
+        )
+
+    def build(self, config: ModelConfig, weights: Weights[A]) -> GemmaDecoder[A]:
+        """The decoder."""
+        return build(gemma_config(config, _variant(config)), weights)
+
+    def chat(self, config: ModelConfig) -> ChatFormat:
+        """Plain text."""
+        return chat_format()
+
+
+def _recognized(config: ModelConfig) -> tuple[Variant, Claim] | None:
+    for variant in VARIANTS:
+        if config.model_type in variant.model_types:
+            return variant, Claim(100, f"model_type {config.model_type}")
+    for variant in VARIANTS:
+        for architecture in variant.architectures:
+            if architecture in config.architectures:
+                return variant, Claim(50, f"architecture {architecture}")
+    if not config.model_type and not config.architectures and text_config(config).values.keys() >= _SHAPE:
+        return VARIANTS[-1], Claim(_BY_SHAPE, "the config has no model_type and the keys of a Gemma 4")
+    return None
+
+
+def _variant(config: ModelConfig) -> Variant:
+    found = _recognized(config)
+    if found is None:
+        raise CheckpointUnsupported(f"{config.where}: model_type is {config.model_type!r}, which is not of this family")
+    return found[0]

@@ -1,0 +1,19 @@
+"""GLM-5.3 and GLM-5.3-Flash: latent attention over the positions that an indexer chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tensorfold import hookimpl
+from tensorfold.contracts.family import ModelFamily
+
+__all__ = ["tensorfold_model_families"]
+
+
+@hookimpl
+def tensorfold_model_families() -> Iterable[ModelFamily]:
+    """The family of this plugin."""
+    # Imported when a model is served: every command imports this module.
+    from tensorfold_model_glm.family import GlmFamily
+
+    return (GlmFamily(),)

@@ -1,0 +1,172 @@
+"""The GLM family computes what transformers computes, on tiny random checkpoints that transformers wrote."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tensorfold.checkpoint.folder import FolderCheckpoint
+from tensorfold.contracts.backend import Session
+from tensorfold.testing.ways import WAYS, Loaded
+from tensorfold_model_glm.family import GlmFamily
+
+pytestmark = pytest.mark.torch
+
+VOCABULARY = 160
+TOKENS = 72
+"""More than a page, and much more than the positions that an indexer may choose."""
+ATOL = 1e-4
+
+SHARED: dict[str, Any] = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 48,
+    "intermediate_size": 64,
+    "moe_intermediate_size": 24,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 4,
+    "n_routed_experts": 8,
+    "num_experts_per_tok": 3,
+    "kv_lora_rank": 20,
+    "q_lora_rank": 28,
+    "v_head_dim": 12,
+    "index_topk": 16,
+    "index_head_dim": 16,
+    # With fewer, scores are often exactly 0 for many positions, and implementations break such ties in unlike ways.
+    "index_n_heads": 16,
+    "max_position_embeddings": 256,
+    # Large, since GLM-5.3 does not use it in every norm and Flash does.
+    "rms_norm_eps": 0.02,
+    "initializer_range": 0.1,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+
+GLM: dict[str, Any] = {
+    **SHARED,
+    "num_hidden_layers": 5,
+    "qk_nope_head_dim": 12,
+    "qk_rope_head_dim": 8,
+    "first_k_dense_replace": 1,
+    "index_topk_freq": 3,
+    "index_skip_topk_offset": 2,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
+}
+
+FLASH: dict[str, Any] = {
+    **SHARED,
+    "num_hidden_layers": 5,
+    "layer_types": [
+        "linear_attention",
+        "indexed_attention",
+        "linear_attention",
+        "linear_attention",
+        "indexed_attention",
+    ],
+    "mlp_layer_types": ["dense", "sparse", "sparse", "dense", "sparse"],
+    "qk_nope_head_dim": 12,
+    "qk_rope_head_dim": 0,
+    "index_kpool": 4,
+    "linear_head_dim": 8,
+    "linear_num_heads": 4,
+    "hc_sinkhorn_iters": 2,
+    "hc_eps": 0.003,
+}
+
+VISION = {
+    "depth": 1,
+    "hidden_size": 16,
+    "num_heads": 2,
+    "patch_size": 4,
+    "image_size": 16,
+    "out_hidden_size": 48,
+    "intermediate_size": 16,
+    "projection_intermediate_size": 16,
+}
+
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "glm": ("GlmMoeDsa", GLM),
+    "glm with an indexer in every layer, grouped experts, a tied head": (
+        "GlmMoeDsa",
+        {
+            **GLM,
+            "num_hidden_layers": 3,
+            "index_topk_freq": 1,
+            "n_group": 4,
+            "topk_group": 2,
+            "norm_topk_prob": False,
+            "n_shared_experts": 2,
+            "tie_word_embeddings": True,
+        },
+    ),
+    "flash": ("Glm5Next", FLASH),
+    "flash without a bound of decay": (
+        "Glm5Next",
+        {**FLASH, "linear_lower_bound": None, "index_kpool": 2, "hc_mult": 2, "swiglu_limit": 0.2},
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Written:
+    """A checkpoint on disk, and transformers' logits of one sequence."""
+
+    checkpoint: FolderCheckpoint
+    tokens: tuple[int, ...]
+    logits: NDArray[np.float32]
+
+
+def made(kind: str, settings: dict[str, Any]) -> Any:
+    """A model of transformers with random weights."""
+    import transformers
+
+    attention: dict[str, Any] = {"attn_implementation": "eager"}
+    if kind == "GlmMoeDsa":
+        return transformers.GlmMoeDsaForCausalLM(transformers.GlmMoeDsaConfig(**settings, **attention))
+    parts: dict[str, Any] = {"text_config": settings, "vision_config": VISION}
+    config = transformers.Glm5NextConfig(**parts, image_token_id=150, video_token_id=151, **attention)
+    return transformers.Glm5NextForConditionalGeneration(config)
+
+
+def shaken(model: Any) -> None:
+    """Random values where transformers begins with constants, so that every weight matters."""
+    import torch
+
+    for name, each in model.state_dict().items():
+        if name.endswith("A_log"):
+            each.copy_(torch.log(torch.rand(each.shape) * 4 + 0.5))
+        elif name.endswith("dt_bias"):
+            each.copy_(torch.randn(each.shape) * 0.5 - 1.0)
+        elif each.dim() == 1 or name.endswith(("compress_ape", "compress_gate")):
+            each.add_(torch.randn(each.shape) * 0.1)
+
+
+@pytest.fixture(scope="module", params=CASES)
+def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Written:
+    """A checkpoint of each case."""
+    import torch
+
+    kind, settings = CASES[request.param]
+    torch.manual_seed(0)
+    model = made(kind, settings).eval().float()
+    tokens = tuple(int(token) for token in np.random.default_rng(1).integers(3, 150, TOKENS))
+    with torch.inference_mode():
+        shaken(model)
+        logits = model(torch.tensor([tokens])).logits[0].numpy()
+    path: Path = tmp_path_factory.mktemp("checkpoint")
+    model.save_pretrained(path)
+    return Written(FolderCheckpoint(path), tokens, logits)
+
+
+def test_logits_agree_with_transformers_however_they_are_computed(written: Written, each_session: Session[Any]) -> None:
+    """Every position of more than the positions an indexer may choose, in float32, to 1e-4."""
+    loaded = Loaded(GlmFamily(), written.checkpoint.config, written.checkpoint, each_session)
+    assert written.logits.std() > 0.1
+    for name, way in WAYS.items():
+        worst = np.abs(way(loaded, written.tokens) - written.logits).max()
+        assert worst < ATOL, name
