@@ -13,8 +13,10 @@ from tensorfold.contracts.dialect import Dialect, InquiryEndpoint
 from tensorfold.contracts.settings import PluginSettings
 from tensorfold.wire.envelope import CommonErrors
 from tensorfold_dialect_decisions.decisions import DecisionsCodec
+from tensorfold_dialect_decisions.keyed import KeyedBody
 from tensorfold_dialect_decisions.labels import SpelledTokens
-from tensorfold_dialect_decisions.systemone import SystemOneCodec
+from tensorfold_dialect_decisions.ordered import OrderedBody
+from tensorfold_dialect_decisions.systemone import SystemOneBody, SystemOneCodec
 
 __all__ = ["decisions_dialect", "tensorfold_dialects"]
 
@@ -26,8 +28,18 @@ def decisions_dialect() -> Dialect:
         name="decisions",
         errors=CommonErrors(),
         inquiries=(
-            InquiryEndpoint("/v1/decisions", DecisionsCodec(spelled)),
-            InquiryEndpoint("/v1/systemone", SystemOneCodec(spelled)),
+            InquiryEndpoint(
+                "/v1/decisions",
+                DecisionsCodec(spelled),
+                bodies=(KeyedBody, OrderedBody),
+                about="probabilities of answers to questions",
+            ),
+            InquiryEndpoint(
+                "/v1/systemone",
+                SystemOneCodec(spelled),
+                bodies=(SystemOneBody,),
+                about="probabilities of answers to named questions",
+            ),
         ),
     )
 

@@ -27,7 +27,7 @@ from tensorfold_dialect_decisions.questions import (
     yes_no,
 )
 
-__all__ = ["KeyedReader"]
+__all__ = ["KeyedBody", "KeyedReader"]
 
 MAX_QUESTIONS = 256
 MAX_NAME = 256

@@ -15,7 +15,7 @@ from tensorfold_dialect_decisions.asking import Interview, Reading
 from tensorfold_dialect_decisions.labels import Resolver
 from tensorfold_dialect_decisions.questions import MAX_LEVELS, MAX_OPTIONS, Question, choice, score, yes_no
 
-__all__ = ["OrderedReader"]
+__all__ = ["OrderedBody", "OrderedReader"]
 
 MAX_QUESTIONS = 64
 MAX_IDENTIFIER = 128

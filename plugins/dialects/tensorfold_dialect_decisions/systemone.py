@@ -26,7 +26,7 @@ from tensorfold_dialect_decisions.questions import (
     yes_no,
 )
 
-__all__ = ["SystemOneCodec"]
+__all__ = ["SystemOneBody", "SystemOneCodec"]
 
 MAX_QUESTIONS = 64
 

@@ -15,7 +15,7 @@ from tensorfold_dialect_ollama.messages import WireMessage, read_messages
 from tensorfold_dialect_ollama.options import Shared, build_request, read_think
 from tensorfold_dialect_ollama.replies import CallBody, LineEncoder, Reply, calls_of, created_at, finish
 
-__all__ = ["ChatCodec"]
+__all__ = ["ChatBody", "ChatCodec"]
 
 
 class ChatBody(Shared, kw_only=True):

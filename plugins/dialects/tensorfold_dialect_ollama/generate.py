@@ -16,7 +16,7 @@ from tensorfold_dialect_ollama.messages import images_of
 from tensorfold_dialect_ollama.options import Shared, build_request, read_think
 from tensorfold_dialect_ollama.replies import LineEncoder, Reply, created_at, finish
 
-__all__ = ["GenerateCodec"]
+__all__ = ["GenerateBody", "GenerateCodec"]
 
 UNSERVED: Mapping[str, tuple[JSON, ...]] = {"suffix": ("",), "template": ("",), "context": ([],)}
 
