@@ -58,7 +58,7 @@ def test_later_system_text_keeps_its_place(tokenizer: Tokenizer, template: str, 
 
 
 def test_a_coding_agents_title_request_asks_for_a_schema() -> None:
-    schema = {"type": "object", "properties": {"title": {"type": "string"}}, "required": ["title"]}
+    schema: dict[str, Any] = {"type": "object", "properties": {"title": {"type": "string"}}, "required": ["title"]}
     body = {
         "max_tokens": 32,
         "system": [{"type": "text", "text": "Generate a concise, sentence-case title (3-7 words)."}],

@@ -178,7 +178,7 @@ def test_one_thing_alone_may_be_included() -> None:
     ("fields", "param", "words"),
     [
         ({"tools": [{"type": "web_search"}, F]}, "tools", ["web_search", "disabled"]),
-        ({"tools": [{"type": "namespace", "name": "n", "tools": []}]}, "tools", ["namespace", "multi_agent"]),
+        ({"tools": [{"type": "namespace", "name": "n", "tools": []}]}, "tools", ["namespace", "agents.enabled"]),
         ({"tools": [{"type": "file_search", "vector_store_ids": []}]}, "tools", ["file_search"]),
         ({"tools": [{"type": "custom", "name": "c"}]}, "tools", ["custom"]),
         ({"background": True}, "background", []),

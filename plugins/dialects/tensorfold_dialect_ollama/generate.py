@@ -104,6 +104,6 @@ class GenerateEncoder(LineEncoder):
         self._context = context
         self._raw = raw
 
-    def line(self, text: str, thinking: str, calls: tuple[ToolCall, ...]) -> GenerateReply:
+    def line(self, text: str, thinking: str, calls: tuple[ToolCall, ...], first: int = 0) -> GenerateReply:
         """A reply that adds this."""
         return _reply(self._context, thinking + text, "") if self._raw else _reply(self._context, text, thinking)
