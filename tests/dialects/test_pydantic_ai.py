@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from anthropic import AsyncAnthropic
+from openai import AsyncOpenAI
 
 from tensorfold.http import create_app
 from tensorfold.ir import (
@@ -55,22 +59,25 @@ def url() -> Iterator[str]:
         yield url
 
 
-def model(api: str, url: str) -> Any:
+@asynccontextmanager
+async def model(api: str, url: str) -> AsyncGenerator[Any]:
+    """The agent's model; its connections are closed at the end."""
     from pydantic_ai.models.anthropic import AnthropicModel
     from pydantic_ai.models.openai import OpenAIResponsesModel
     from pydantic_ai.providers.anthropic import AnthropicProvider
     from pydantic_ai.providers.openai import OpenAIProvider
 
     if api == "responses":
-        return OpenAIResponsesModel("local", provider=OpenAIProvider(base_url=f"{url}/v1", api_key="x"))
-    return AnthropicModel("local", provider=AnthropicProvider(base_url=url, api_key="x"))
+        async with AsyncOpenAI(base_url=f"{url}/v1", api_key="x") as client:
+            yield OpenAIResponsesModel("local", provider=OpenAIProvider(openai_client=client))
+    else:
+        async with AsyncAnthropic(base_url=url, api_key="x") as client:
+            yield AnthropicModel("local", provider=AnthropicProvider(anthropic_client=client))
 
 
 @pytest.mark.parametrize("api", ["responses", "messages"])
 @pytest.mark.parametrize("stream", [False, True])
 def test_an_agent_calls_a_tool_and_goes_on(url: str, api: str, stream: bool) -> None:
-    import asyncio
-
     from pydantic_ai import Agent
 
     cities: list[str] = []
@@ -80,14 +87,13 @@ def test_an_agent_calls_a_tool_and_goes_on(url: str, api: str, stream: bool) -> 
         cities.append(city)
         return "3C"
 
-    agent: Any = Agent(model(api, url), instructions="Use the tool.", tools=[temperature])
+    async def asked() -> str:
+        async with model(api, url) as chosen:
+            agent: Any = Agent(chosen, instructions="Use the tool.", tools=[temperature])
+            if not stream:
+                return str((await agent.run("How cold is Oslo?")).output)
+            async with agent.run_stream("How cold is Oslo?") as run:
+                return str(await run.get_output())
 
-    async def streamed() -> str:
-        async with agent.run_stream("How cold is Oslo?") as run:
-            return str(await run.get_output())
-
-    async def whole() -> str:
-        return str((await agent.run("How cold is Oslo?")).output)
-
-    assert asyncio.run(streamed() if stream else whole()) == "It has 3C."
+    assert asyncio.run(asked()) == "It has 3C."
     assert cities == ["Oslo"]
