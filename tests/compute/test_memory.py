@@ -101,3 +101,31 @@ def test_copies_of_fixed_size_states_have_room_of_their_own() -> None:
     assert (tight.window, tight.copies) == (1024, 0)
     assert plan_memory(geometry(), session(10**9), lanes=2, copies=0).copies == 0
     assert plan_memory(geometry(), session(10**9), lanes=2, copies=5000).copies == 5000
+
+
+@pytest.mark.requirement("T-269")
+def test_a_reserve_takes_the_place_of_the_share_that_is_left_alone() -> None:
+    """What is free less the reserve, whatever that is."""
+    usual = plan_memory(geometry(), session(100_000), lanes=64)
+    generous = plan_memory(geometry(), session(100_000), lanes=64, reserve=5_000)
+    careful = plan_memory(geometry(), session(100_000), lanes=64, reserve=34_000)
+    assert usual.bytes + usual.copies <= 80_000
+    assert 80_000 < generous.bytes + generous.copies <= 95_000
+    assert careful.bytes + careful.copies <= 66_000
+    with pytest.raises(ConfigError, match="0 are there"):
+        plan_memory(geometry(), session(100_000), lanes=1, reserve=200_000)
+
+
+@pytest.mark.requirement("T-142")
+def test_lanes_are_as_many_as_fit_unless_it_is_said_how_many() -> None:
+    """Eight, or as many as leave half of the memory for pages."""
+    assert plan_memory(geometry(), session(10**9), lanes=None).lanes == 8
+    assert plan_memory(geometry(), session(0), lanes=None, budget=10_000).lanes == 5
+    assert plan_memory(geometry(), session(10**9), lanes=20).lanes == 20
+
+
+@pytest.mark.requirement("T-268")
+def test_fewer_lanes_need_less_memory() -> None:
+    """`--parallel N` makes what is set aside smaller."""
+    sizes = [plan_memory(geometry(), session(10**9), lanes=lanes).bytes for lanes in (1, 2, 4, 8)]
+    assert sizes == sorted(set(sizes))

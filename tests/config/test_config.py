@@ -178,3 +178,27 @@ def test_every_core_setting_has_a_help_sentence_a_variable_and_a_default_of_its_
         assert setting.help.endswith(".")
         assert setting.env == f"TENSORFOLD_{setting.name.upper()}"
     assert load() == ServeConfig(settings=load().settings, origins=load().origins)
+
+
+@pytest.mark.requirement("T-142")
+def test_how_many_replies_run_at_once_is_a_number_or_left_to_the_server(tmp_path: Path) -> None:
+    """`auto` unless it is said; the same words in file, variable and flag."""
+    path = tmp_path / "tensorfold.toml"
+    flags: Flags = {("", "parallel"): "auto"}
+    assert load_config((), None, {}, {}).parallel == "auto"
+    path.write_text('parallel = "auto"')
+    assert load_config((), read_file(path), {}, {}).parallel == "auto"
+    path.write_text("parallel = 3")
+    assert load_config((), read_file(path), {}, {}).parallel == 3
+    assert load_config((), read_file(path), {"TENSORFOLD_PARALLEL": "5"}, {}).parallel == 5
+    assert load_config((), read_file(path), {"TENSORFOLD_PARALLEL": "5"}, flags).parallel == "auto"
+    for wrong in ("0", "many", "1.5"):
+        with pytest.raises(ConfigError, match="TENSORFOLD_PARALLEL"):
+            load_config((), None, {"TENSORFOLD_PARALLEL": wrong}, {})
+
+
+@pytest.mark.requirement("T-269")
+def test_the_memory_reserve_is_at_least_two_gib() -> None:
+    assert load_config((), None, {"TENSORFOLD_MEMORY_RESERVE_GIB": "2.5"}, {}).memory_reserve_gib == 2.5
+    with pytest.raises(ConfigError, match="at least 2"):
+        load_config((), None, {"TENSORFOLD_MEMORY_RESERVE_GIB": "1"}, {})

@@ -351,3 +351,14 @@ def test_replies_that_outgrow_the_memory_take_that_of_kept_prefixes_first() -> N
             assert engine.status().details["preemptions_total"] == 0
 
     asyncio.run(main())
+
+
+def test_a_prompt_that_needs_the_last_page_takes_it_from_what_was_kept_of_it() -> None:
+    """Its own kept start shares a page that it goes on to write; the copy that it would need has no room."""
+    each = Request(id="r", prompt=TokensPrompt(tuple(range(30, 71))), limits=Limits(max_tokens=20, ignore_eos=True))
+
+    async def main() -> Answer:
+        async with running(toy_engine(chunk=16, positions=64, window=64, lanes=1)) as engine:
+            return await answer(engine, each)
+
+    same(asyncio.run(main()), alone(each))

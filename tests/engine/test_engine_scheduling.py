@@ -89,12 +89,14 @@ def text(sent: Sequence[Event]) -> str:
     return "".join(event.text for event in sent if isinstance(event, TextDelta))
 
 
+@pytest.mark.requirement("T-142", "T-155")
 def test_several_replies_advance_in_one_step() -> None:
     """Four requests that are past their prompts share every round."""
     recorder, _ = serve(*(request(letter, 1, reply=20) for letter in "abcd"), settings=EngineSettings(decode_share=0.0))
     assert [step.prompts for step in recorder.steps if step.kind == "rows"] == [("a", "b", "c", "d")] * 19
 
 
+@pytest.mark.requirement("T-155")
 def test_no_more_run_at_once_than_there_are_lanes() -> None:
     """The others wait and are served."""
     recorder, sent = serve(*(request(letter, 1, reply=5) for letter in "abcdef"), lanes=2)
@@ -102,6 +104,7 @@ def test_no_more_run_at_once_than_there_are_lanes() -> None:
     assert len(sent) == 6
 
 
+@pytest.mark.requirement("T-143", "T-145", "T-147")
 def test_a_short_prompt_does_not_wait_behind_a_long_one() -> None:
     """LC-03: a one-chunk prompt that arrives during a twenty-chunk one runs at the next chunk's turn."""
     recorder, sent = serve(request("l", 20), request("s", 1))
@@ -110,12 +113,14 @@ def test_a_short_prompt_does_not_wait_behind_a_long_one() -> None:
     assert all(len(each) > 3 for each in sent)
 
 
+@pytest.mark.requirement("T-146")
 def test_a_long_prompt_among_short_ones_is_not_starved() -> None:
     """It is passed over eight times, then it is next."""
     recorder, _ = serve(request("a", 1), request("l", 3), *(request(letter, 1) for letter in "bcdefghijkmn"), lanes=16)
     assert recorder.chunks().index("l") <= 1 + 8
 
 
+@pytest.mark.requirement("T-110", "T-144", "T-150", "T-164")
 def test_background_prompts_wait_for_foreground_ones() -> None:
     """LC-03: a background request waits for both of the others, however short it is."""
     recorder, _ = serve(request("l", 20), request("b", 1, priority="background"), request("s", 1))
@@ -140,6 +145,7 @@ def test_without_a_decode_share_prompts_run_whole_in_order_of_arrival() -> None:
     assert recorder.chunks() == "aallllls"
 
 
+@pytest.mark.requirement("T-148")
 def test_a_larger_share_gives_replies_more_rounds() -> None:
     """The share is a part of each chunk's measured time."""
     rounds: list[int] = []
@@ -156,6 +162,7 @@ def test_a_larger_share_gives_replies_more_rounds() -> None:
     assert rounds == [9, 9 * ROUNDS], "one round at least, and no more than the bound"
 
 
+@pytest.mark.requirement("T-151", "T-153", "T-161")
 def test_background_gives_its_lane_to_foreground_and_loses_nothing() -> None:
     """A running background reply is replayed later; its client sees one whole reply."""
     back = request("b", 2, reply=40, priority="background")
@@ -172,3 +179,32 @@ def test_foreground_does_not_give_its_lane_to_anybody() -> None:
     """A request that waits for a lane waits until there is one."""
     recorder, _ = serve(request("a", 2, reply=40), request("f", 1, reply=3), lanes=1, hold=8)
     assert recorder.chunks() == "aaf"
+
+
+@pytest.mark.requirement("T-160")
+def test_background_keeps_its_lane_while_there_is_a_free_one() -> None:
+    """Only when every lane is taken does a running background reply yield one."""
+    back = request("b", 2, reply=40, priority="background")
+    recorder, (sent, _) = serve(back, request("f", 1, reply=3), lanes=2, hold=8)
+    assert recorder.chunks() == "bbf"
+    assert isinstance(sent[-1], Finished)
+
+
+@pytest.mark.requirement("T-152")
+def test_background_gives_its_memory_to_foreground() -> None:
+    """A foreground prompt that finds no room takes that of a running background reply, which is replayed later."""
+    back = request("b", 2, reply=200, priority="background")
+    tight: dict[str, Any] = {"lanes": 4, "positions": 256, "window": 256, "settings": EngineSettings(growth=200)}
+    _, (alone,) = serve(back, **tight)
+    recorder, (resumed, front) = serve(back, request("f", 2, reply=150), hold=8, **tight)
+    assert recorder.chunks().startswith("bbff")
+    assert text(resumed) == text(alone) and isinstance(front[-1], Finished)
+
+
+@pytest.mark.requirement("T-165", "T-147")
+def test_foreground_enters_at_the_next_border_of_a_background_chunk() -> None:
+    """A background prompt of many chunks lets a foreground one in after the chunk that is being computed."""
+    recorder, sent = serve(request("b", 20, priority="background"), request("f", 2))
+    assert recorder.chunks().startswith("bff")
+    assert recorder.chunks().count("b") == 20
+    assert all(isinstance(each[-1], Finished) for each in sent)

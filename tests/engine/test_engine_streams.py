@@ -309,7 +309,6 @@ def test_what_the_model_cannot_take_is_refused_by_name(bad: Request, param: str)
         (request(grammar=JsonObject()), "response_format"),
         (request(tool_choice=ToolChoice("required")), "tool_choice"),
         (request(limits=Limits(thinking_budget=5)), "thinking_budget"),
-        (request(echo=True), "echo"),
     ],
 )
 def test_what_this_engine_does_not_do_is_refused_and_not_ignored(bad: Request, param: str) -> None:

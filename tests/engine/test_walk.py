@@ -69,6 +69,7 @@ def reply(
         ids=PROMPT,
         chunks=(Chunk(0, 3),),
         markers=(),
+        text=None,
         vocabulary=TOKENIZER.size,
         rule=rule or SamplingRule(),
         key=5,

@@ -11,8 +11,10 @@ from typing import Any, Protocol
 import platformdirs
 
 from tensorfold.chat.prompt import PromptBuilder
+from tensorfold.chat.thinking import ChatDefaults
 from tensorfold.checkpoint.open import OpenCheckpoint, open_checkpoint
 from tensorfold.cli.backends import choose_backend
+from tensorfold.cli.chat_defaults import chat_defaults
 from tensorfold.compute.memory import MemoryPlan, plan_memory
 from tensorfold.compute.runner import Runner
 from tensorfold.compute.weights import load_decoder
@@ -89,11 +91,13 @@ class _Chosen:
     opened: OpenCheckpoint
     geometry: Geometry
     backend: Backend
+    chat_defaults: ChatDefaults
 
 
 def _choose(config: ServeConfig, plugins: Plugins, stages: Stages) -> _Chosen:
     catalog = Catalog.of(plugins, config.settings)
     policy = _policy(config, catalog)
+    defaults = chat_defaults(config)
     stages.stage("looking for the model")
     path = _find(config, plugins)
     stages.stage(f"opening {path.name}")
@@ -102,7 +106,7 @@ def _choose(config: ServeConfig, plugins: Plugins, stages: Stages) -> _Chosen:
     _check_context(config, geometry)
     backend, suitability = choose_backend(catalog.backends, config.backend)
     stages.stage(f"starting {backend.name} on {suitability.device}")
-    return _Chosen(catalog, policy, path, opened, geometry, backend)
+    return _Chosen(catalog, policy, path, opened, geometry, backend, defaults)
 
 
 def _load(config: ServeConfig, chosen: _Chosen, session: Session[Any], stages: Stages) -> Assembled:
@@ -113,11 +117,12 @@ def _load(config: ServeConfig, chosen: _Chosen, session: Session[Any], stages: S
     memory = plan_memory(
         geometry,
         session,
-        lanes=config.parallel,
+        lanes=None if config.parallel == "auto" else config.parallel,
         context=config.context,
         budget=budget,
         chunk=config.prefill_chunk,
         copies=_prefix_bytes(config),
+        reserve=None if config.memory_reserve_gib is None else int(config.memory_reserve_gib * GIB),
     )
     runner = Runner(
         decoder,
@@ -134,7 +139,12 @@ def _load(config: ServeConfig, chosen: _Chosen, session: Session[Any], stages: S
     engine = LocalEngine(
         runner,
         prompts=PromptBuilder(
-            tokenizer, checkpoint.templates, chat, vocabulary=geometry.vocabulary, window=memory.window
+            tokenizer,
+            checkpoint.templates,
+            chat,
+            vocabulary=geometry.vocabulary,
+            window=memory.window,
+            defaults=chosen.chat_defaults,
         ),
         tokenizer=tokenizer,
         chat=chat,

@@ -12,7 +12,7 @@ from tensorfold.contracts.settings import Setting, SettingsTable
 
 __all__ = ["SettingOption", "SettingsCommand"]
 
-_METAVARS = {"int": "N", "float": "NUMBER", "str": "TEXT", "path": "PATH", "strs": "TEXT"}
+_METAVARS = {"int": "N", "float": "NUMBER", "str": "TEXT", "path": "PATH", "strs": "TEXT", "auto": "N|auto"}
 
 
 class SettingOption(click.Option):

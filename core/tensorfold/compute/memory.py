@@ -14,6 +14,8 @@ from tensorfold.errors import ConfigError
 
 __all__ = ["MemoryPlan", "plan_memory"]
 
+LANES = 8
+"""Replies that run at once unless it is said how many."""
 SHARE = 0.8
 """Of the memory that is free once the weights are loaded; the rest is for activations and the host's other work."""
 
@@ -62,15 +64,17 @@ def plan_memory(
     geometry: Geometry,
     session: Session[Any],
     *,
-    lanes: int,
+    lanes: int | None,
     context: int | None = None,
     budget: int | None = None,
     chunk: int | None = None,
     copies: int | None = None,
+    reserve: int | None = None,
 ) -> MemoryPlan:
-    """Pools in which `lanes` sequences share positions, one of them reaching the whole window.
+    """Pools in which the sequences of all lanes share positions, one of them reaching the whole window.
 
-    `context` makes the window smaller; `budget` is in bytes (None: a share of what the device has free); `chunk` is the
+    `lanes` None: as many as their fixed-size states leave room for pages, up to `LANES`. `context` makes the window
+    smaller; `budget` is in bytes (None: what the device has free, less `reserve` bytes, or less a fifth); `chunk` is the
     step of the chunk plan (None: the session's own). `copies` are bytes to be left for copies of fixed-size states, at
     most half of the budget (None: four copies a lane, at most an eighth of it, and never at the window's cost).
 
@@ -80,8 +84,9 @@ def plan_memory(
     if context is not None and not 1 <= context <= geometry.window:
         raise ConfigError(f"--context is {context}, and this checkpoint's window is {geometry.window} positions")
     chunk = session.chunk if chunk is None else chunk
-    room = int(session.memory().available * SHARE) if budget is None else budget
+    room = _room(session, reserve) if budget is None else budget
     costs = _Costs.of(geometry, session)
+    lanes = _auto_lanes(costs, room) if lanes is None else lanes
     room_for_pages = room - lanes * costs.slot - _asked_copies(costs, room, copies)
     window = geometry.window if context is None else context
     fitting = _largest_window(costs, window, chunk, room_for_pages)
@@ -104,6 +109,16 @@ def plan_memory(
         copies=left,
         shortened=fitting < window,
     )
+
+
+def _room(session: Session[Any], reserve: int | None) -> int:
+    available = session.memory().available
+    return int(available * SHARE) if reserve is None else max(0, available - reserve)
+
+
+def _auto_lanes(costs: _Costs, room: int) -> int:
+    """Fixed-size states get at most half of the memory."""
+    return LANES if not costs.slot else max(1, min(LANES, room // 2 // costs.slot))
 
 
 def _asked_copies(costs: _Costs, room: int, copies: int | None) -> int:

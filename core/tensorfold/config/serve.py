@@ -80,7 +80,9 @@ class ServeConfig:
     threads: int | None = _value("int", None, "CPU threads; by default the cores that this process may use.", low=1)
 
     context: int | None = _value("int", None, "Make the window smaller: tokens of prompt and reply together.", low=2)
-    parallel: int = _value("int", 8, "How many replies run at once.", low=1, high=1024)
+    parallel: int | Literal["auto"] = _value(
+        "auto", "auto", "How many replies run at once; auto: as many as fit, up to 8.", low=1, high=1024
+    )
     state_memory: float | None = _value("float", None, "GiB for the states of sequences; by default planned.", low=0)
     prefill_chunk: int | None = _value(
         "int", None, "Prompt tokens in one step; by default what suits the device.", low=16, high=65536
@@ -90,6 +92,9 @@ class ServeConfig:
     )
     spill_gib: float = _value("float", 0.0, "GiB of kept prompts on disk, for a restarted server too; 0: none.", low=0)
     spill_dir: Path | None = _value("path", None, "The folder for them; by default one in the user's cache.")
+    memory_reserve_gib: float | None = _value(
+        "float", None, "GiB of memory that are left alone; by default a fifth of what is free.", flag=False, low=2
+    )
     queue: int = _value("int", 64, "How many requests may wait before the next is refused.", low=0)
     scheduler: str | None = _value("str", None, "The scheduling policy, of those that are offered.")
     decode_share: float = _value(
@@ -105,6 +110,18 @@ class ServeConfig:
     top_p: float | None = _value("float", None, "Of requests that give none; else the model's.", low=0, high=1)
     top_k: int | None = _value("int", None, "Of requests that give none; else the model's. 0: off.", low=0)
     min_p: float | None = _value("float", None, "Of requests that give none; else the model's.", low=0, high=1)
+    reasoning_effort: str | None = _value(
+        "str",
+        None,
+        "Of requests that give none: none, minimal, low, medium, high, xhigh or max; else the template's own.",
+        among=("none", "minimal", "low", "medium", "high", "xhigh", "max"),
+    )
+    thinking_budget: int | None = _value(
+        "int", None, "The most tokens inside reasoning, of requests that give none; else no limit.", low=1
+    )
+    template_vars_default: tuple[str, ...] = _value(
+        "strs", (), "NAME=JSON for the chat template, where requests say nothing: preserve_thinking=false."
+    )
     seed_salt: int = _value("int", 0, "Goes into the key of requests without a seed.", flag=False, secret=True)
 
     log_format: LogFormat = _value(
@@ -125,7 +142,7 @@ class ServeConfig:
         for name, rule in _rules().items():
             value = getattr(self, name)
             where = self.origins.get(name, name)
-            if rule.among and value not in rule.among:
+            if rule.among and value is not None and value not in rule.among:
                 raise ConfigError(f"{where} is {value!r}, and must be one of {', '.join(rule.among)}")
             if isinstance(value, int | float) and not rule.low <= value <= rule.high:
                 raise ConfigError(f"{where} is {value}, and must be {_span(rule)}")

@@ -22,6 +22,7 @@ _NAMES = {
     "str": "a text",
     "path": "a path",
     "strs": "a list of texts",
+    "auto": "an integer or auto",
 }
 
 
@@ -54,6 +55,8 @@ def from_text(setting: Setting, text: str, origin: str) -> SettingValue:
                 return text
             case "path":
                 return Path(text).expanduser()
+            case "auto":
+                return text if text == "auto" else int(text)
             case "strs":
                 return tuple(part for each in text.split(",") if (part := each.strip()))
     except (KeyError, ValueError):
@@ -69,8 +72,10 @@ def from_toml(setting: Setting, raw: object, origin: str, folder: Path) -> Setti
     match setting.type, raw:
         case "bool", bool():
             return raw
-        case "int", int() if not isinstance(raw, bool):
+        case "int" | "auto", int() if not isinstance(raw, bool):
             return raw
+        case "auto", "auto":
+            return "auto"
         case "float", int() | float() if not isinstance(raw, bool) and math.isfinite(raw):
             return float(raw)
         case "str", str():

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, Self, runtime_checkable
 
 from tensorfold.contracts.chat import Tokenizer
-from tensorfold.ir import JSON, Event, Prompt, Request
+from tensorfold.ir import JSON, Event, Request, Score, Scored
 
-__all__ = [
-    "CanScore",
-    "Engine",
-    "EngineStatus",
-    "EventStream",
-    "ModelInfo",
-    "PreparedPrompt",
-    "ScoreAnswer",
-    "Services",
-]
+__all__ = ["CanScore", "Engine", "EngineStatus", "EventStream", "ModelInfo", "PreparedPrompt", "Services"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +52,8 @@ class PreparedPrompt:
     """What the template rendered; None for prompts that were given as tokens."""
     markers: tuple[int, ...] = ()
     """Positions at which the template's messages open, ascending; a function of the ids alone."""
+    thinking: bool | None = None
+    """Whether the reply shall have reasoning; None: as the model does by default, or no conversation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,27 +107,15 @@ class Engine(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class ScoreAnswer:
-    """What a model expects behind a prompt."""
-
-    logprobs: tuple[float, ...]
-    """For each group the logarithm of its tokens' joint probability, of the raw distribution at temperature 1."""
-    top: int
-    """The likeliest token of the whole vocabulary."""
-    prompt_tokens: int
-    cached_tokens: int = 0
-
-
 @runtime_checkable
 class CanScore(Protocol):
-    """What an engine may offer besides: the next token's distribution, without generating one."""
+    """What an engine may offer besides."""
 
-    async def score(self, prompt: Prompt, groups: Sequence[Sequence[int]]) -> ScoreAnswer:
-        """The probability that the next token is one of each group's. Prompts with a common start share its work.
+    async def score(self, request: Score) -> Scored:
+        """How likely each label is to come next; the prompt is computed once for all of them.
 
         Raises:
-            RequestError: the prompt cannot be run (400), or not now (429, 503).
+            RequestError: it cannot be run (400), not now (429, 503), or it has failed.
         """
         ...
 

@@ -10,8 +10,8 @@ from tensorfold.errors import ConfigError
 
 __all__ = ["PluginSettings", "Setting", "SettingType", "SettingsTable"]
 
-SettingType: TypeAlias = Literal["bool", "int", "float", "str", "path", "strs"]
-"""`strs` is a list of texts: a repeated flag, an array, or a comma-separated variable."""
+SettingType: TypeAlias = Literal["bool", "int", "float", "str", "path", "strs", "auto"]
+"""`auto` is an integer, or the text `auto`. `strs` is a list of texts: a repeated flag, an array, or a comma-separated variable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

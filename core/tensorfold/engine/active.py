@@ -10,7 +10,7 @@ from tensorfold.engine.events import LocalStream
 from tensorfold.engine.job import Job
 from tensorfold.engine.plan import Chunk
 from tensorfold.engine.sequence import Sequence
-from tensorfold.ir import Event, Finished, Timings, Usage
+from tensorfold.ir import Event, Finished, TextDelta, Timings, TokenInfo, Usage
 
 __all__ = ["ActiveRequest", "Entry"]
 
@@ -79,7 +79,12 @@ class ActiveRequest:
         """Starts of the prompt's chunks that are kept for others when they are computed."""
         self.cached = 0
         """Prompt tokens that came from a kept prefix when the request first began."""
+        self.prompt_tokens: list[TokenInfo] = []
+        """Of a prompt whose echo has log-probabilities: its tokens so far."""
+        self.scores: dict[tuple[int, ...], list[float]] = {}
+        """Log-probabilities of the tokens of each continuation that was scored so far."""
         self._stream = stream
+        self._echoed = False
         self._began: float | None = None
         self._first_token: float | None = None
         self._reached = 0
@@ -99,6 +104,14 @@ class ActiveRequest:
         further = computed > self._reached
         self._reached = max(self._reached, computed)
         return further
+
+    def echo(self) -> None:
+        """Begin every choice with the prompt's text, once, if that was asked for."""
+        if self._echoed or not self.job.request.echo:
+            return
+        self._echoed = True
+        text, tokens = self.job.echo_text(), tuple(self.prompt_tokens)
+        self.post(*(TextDelta(choice, text, tokens) for choice in range(self.job.choices)))
 
     # ---- times ---------------------------------------------------------------------------------------------
 
@@ -130,6 +143,11 @@ class ActiveRequest:
     def stopped(self) -> bool:
         """Whether every choice has stopped."""
         return all(entry.sequence.stopped is not None for entry in self.entries)
+
+    @property
+    def unscored(self) -> list[tuple[int, ...]]:
+        """Continuations that have some tokens left to be scored."""
+        return [ids for ids in self.job.scored if len(self.scores.get(ids, ())) < len(ids)]
 
     def usage(self) -> Usage:
         """Tokens counted over all choices."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol, TypeAlias
 
 from tensorfold.chat.plain import PlainParser
-from tensorfold.contracts.chat import ChatFormat, ReplyParser, Tokenizer
+from tensorfold.contracts.chat import ChatFormat, MarkedFormat, ReplyMarks, ReplyParser, Tokenizer
 from tensorfold.contracts.engine import PreparedPrompt
 from tensorfold.contracts.family import Geometry
 from tensorfold.contracts.gates import Gate
@@ -19,7 +20,7 @@ from tensorfold.engine.plan import chunk_plan
 from tensorfold.engine.rules import sampling_rule
 from tensorfold.engine.settings import EngineSettings
 from tensorfold.errors import InvalidRequest, Unsupported
-from tensorfold.ir import Chat, Prompt, Request
+from tensorfold.ir import Chat, Finished, LabelScore, Limits, Prompt, Request, Score, Scored, SpellingScore
 
 __all__ = ["Admission", "GateMaker", "PromptSource", "no_gates"]
 
@@ -58,17 +59,22 @@ class Admission:
         chat: ChatFormat,
         geometry: Geometry,
         window: int,
+        shortage: str = "",
         chunk: int,
         settings: EngineSettings,
         drafting: Drafting | None,
         gates: GateMaker,
     ) -> None:
-        """`window` is the effective one; `chunk` is the step of the chunk plan."""
+        """`window` is the effective one; `shortage` is said to who does not fit it; `chunk` is the chunk plan's step."""
         self._prompts = prompts
         self._tokenizer = tokenizer
         self._chat = chat
+        marks = chat.marks if isinstance(chat, MarkedFormat) else ReplyMarks()
+        self._in_text = _token_ids(tokenizer, marks.in_text)
+        self._ends = geometry.stop_ids | _token_ids(tokenizer, marks.ends)
         self._geometry = geometry
         self._window = window
+        self._shortage = shortage
         self._chunk = chunk
         self._settings = settings
         self._drafting = drafting
@@ -99,13 +105,16 @@ class Admission:
         self._check_ids(limits.stop_token_ids, "stop_token_ids", "stop_token_ids")
         self._check_ids((token for token, _ in request.sampling.logit_bias), "logit_bias", "logit_bias")
         prepared = self.prepare(request)
-        ends = frozenset[int]() if limits.ignore_eos else self._geometry.stop_ids
+        chat = isinstance(request.prompt, Chat)
+        every_end = self._ends if chat else self._geometry.stop_ids
+        ends = frozenset[int]() if limits.ignore_eos else every_end
         settings = self._settings
         return Job(
             request=request,
             ids=prepared.ids,
             chunks=chunk_plan(len(prepared.ids), prepared.markers, self._chunk),
             markers=prepared.markers,
+            text=prepared.text,
             vocabulary=self._geometry.vocabulary,
             rule=sampling_rule(request.sampling, settings.sampling, self._geometry.sampling),
             key=sampling_key(request.sampling.seed, prepared.ids, settings.seed_salt),
@@ -115,15 +124,50 @@ class Admission:
                 window=self._window,
                 default=settings.max_tokens,
                 param=_prompt_param(request),
+                shortage=self._shortage,
             ),
             ends=ends,
             stop_ids=frozenset(limits.stop_token_ids),
-            spelled=self._geometry.stop_ids if limits.ignore_eos else frozenset(),
+            spelled=(self._in_text if chat else frozenset[int]()) | (every_end - ends),
             gates=GateSet((*self._gates(request, prepared), *self._least(request, ends))),
             tokenizer=self._tokenizer,
             parser=self._parser(request, prepared),
             drafting=self._drafting if request.draft else None,
         )
+
+    def score_job(self, score: Score) -> Job:
+        """A request for scores, as the engine runs it; equal spellings are scored once.
+
+        Raises:
+            RequestError: it can never be run here.
+        """
+        spellings = [self._spelled(each) for label in score.labels for each in label.spellings]
+        for each in spellings:
+            self._check_ids(each, "a label", "labels")
+        request = Request(
+            id=score.id,
+            prompt=score.prompt,
+            model=score.model,
+            limits=Limits(max_tokens=max(map(len, spellings))),
+            draft=False,
+            priority=score.priority,
+            principal=score.principal,
+            deadline=score.deadline,
+        )
+        return replace(self.job(request), scored=tuple(dict.fromkeys(spellings)))
+
+    def answer(self, score: Score, logprobs: Mapping[tuple[int, ...], Sequence[float]], finished: Finished) -> Scored:
+        """The answer, from the log-probabilities of each continuation's tokens."""
+        labels = [
+            LabelScore(tuple(SpellingScore(ids, tuple(logprobs[ids])) for ids in map(self._spelled, label.spellings)))
+            for label in score.labels
+        ]
+        return Scored(tuple(labels), finished.usage, finished.timings)
+
+    def _spelled(self, spelling: str | tuple[int, ...]) -> tuple[int, ...]:
+        if isinstance(spelling, tuple):
+            return spelling
+        return tuple(self._tokenizer.encode(spelling, add_special_tokens=False, parse_special=False))
 
     def _least(self, request: Request, ends: frozenset[int]) -> Iterable[Gate]:
         """The gate that keeps end tokens back, if any is wanted."""
@@ -154,8 +198,11 @@ class Admission:
             raise Unsupported("a tool choice that forces a call is not served", param="tool_choice")
         if request.limits.thinking_budget is not None:
             raise Unsupported("a thinking budget is not served", param="thinking_budget")
-        if request.echo:
-            raise Unsupported("echo is not served: the prompt is not repeated in the reply", param="echo")
+
+
+def _token_ids(tokenizer: Tokenizer, spellings: Iterable[str]) -> frozenset[int]:
+    """The tokens that are spelled so, as far as there are any."""
+    return frozenset(token for spelling in spellings if (token := tokenizer.token_id(spelling)) is not None)
 
 
 def _prompt_param(request: Request) -> str:

@@ -24,8 +24,9 @@ from tensorfold.engine.job import Job
 from tensorfold.engine.loop import EngineLoop, Submission
 from tensorfold.engine.policies import DefaultPolicy
 from tensorfold.engine.settings import EngineSettings
+from tensorfold.engine.titles import in_background
 from tensorfold.errors import GenerationFailed, Rejected
-from tensorfold.ir import JSON, Failed, Queued, Request
+from tensorfold.ir import JSON, Failed, Finished, Queued, Request, Score, Scored
 
 __all__ = ["LocalEngine"]
 
@@ -67,6 +68,7 @@ class LocalEngine:
             chat=chat,
             geometry=runner.geometry,
             window=self.window,
+            shortage=_shortage(runner, self.window, settings.window),
             chunk=runner.chunk,
             settings=settings,
             drafting=drafting,
@@ -89,14 +91,20 @@ class LocalEngine:
         """Check and queue a request; `Queued` is in the stream when this returns."""
         self._check_open()
         arrived = self._clock()
+        request = in_background(request)
+        job = await self._admitted(partial(self._admission.job, request), request)
+        return self._queue(job, arrived)
+
+    async def _admitted(self, make: Callable[[], Job], request: Request) -> Job:
+        """The policy lets the request in, and the front pool makes its job."""
         self._policy.admit(request, self._load())
         self._preparing += 1
         try:
-            job = await self._front.run(partial(self._admission.job, request))
+            job = await self._front.run(make)
         finally:
             self._preparing -= 1
         self._check_open()
-        return self._queue(job, arrived)
+        return job
 
     def _queue(self, job: Job, arrived: float) -> LocalStream:
         if self._postbox is None:
@@ -112,6 +120,25 @@ class LocalEngine:
         """Render and tokenize the prompt as `submit` would, without running it."""
         self._check_open()
         return await self._front.run(partial(self._admission.prepare, request))
+
+    async def score(self, request: Score) -> Scored:
+        """How likely each label is to come next; the prompt is computed once for all of them."""
+        self._check_open()
+        arrived = self._clock()
+        job = await self._admitted(partial(self._admission.score_job, request), _shape(request))
+        stream = self._queue(job, arrived)
+        try:
+            async for event in stream:
+                match event:
+                    case Failed():
+                        raise event.error()
+                    case Finished() if len(stream.scores) == len(job.scored):
+                        return self._admission.answer(request, stream.scores, event)
+                    case _:
+                        pass
+        finally:
+            stream.cancel()
+        raise GenerationFailed("the request ended before its labels were scored")
 
     def _check_open(self) -> None:
         if self._closing:
@@ -200,3 +227,19 @@ class LocalEngine:
         loop = asyncio.get_running_loop()
         while not done() and loop.time() < end:
             await asyncio.sleep(POLL)
+
+
+def _shortage(runner: Runner[Any], window: int, asked: int | None) -> str:
+    """What a caller whose prompt is too long should know when it is memory that makes the window short."""
+    wanted = runner.geometry.window if asked is None else min(asked, runner.geometry.window)
+    if window >= wanted:
+        return ""
+    return (
+        f" The model's own window is {runner.geometry.window}; the memory for states of this server holds"
+        f" {runner.memory().positions} tokens: fewer --parallel lanes or more --state-memory make room for more."
+    )
+
+
+def _shape(score: Score) -> Request:
+    """What a policy sees of a request for scores."""
+    return Request(id=score.id, prompt=score.prompt, priority=score.priority, principal=score.principal)

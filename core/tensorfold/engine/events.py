@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -171,6 +171,8 @@ class LocalStream:
         self.cancelled = False
         """Nobody waits any more. Written by the loop, read by the engine thread."""
         self.postbox = postbox
+        self.scores: Mapping[tuple[int, ...], Sequence[float]] = {}
+        """What a request for scores has come to; complete when its last event is there."""
         self._on_cancel = on_cancel
         self._on_end = on_end
         self._backlog = _Backlog()

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import msgspec
+
 from tensorfold.contracts.chat import ReplyParser, Tokenizer
-from tensorfold.contracts.sampling import SamplingRule
+from tensorfold.contracts.sampling import Drawn, SamplingRule
 from tensorfold.engine.detokenize import Detokenizer
 from tensorfold.engine.drafts import Drafting
 from tensorfold.engine.gates import GateSet
@@ -15,7 +17,7 @@ from tensorfold.engine.limits import ReplyLimit
 from tensorfold.engine.plan import Chunk
 from tensorfold.engine.reply import ReplyText
 from tensorfold.engine.stops import StopScanner
-from tensorfold.ir import Request
+from tensorfold.ir import Request, TokenInfo
 
 __all__ = ["Job"]
 
@@ -31,6 +33,8 @@ class Job:
     """How the prompt is computed, whenever it is."""
     markers: tuple[int, ...]
     """Where the prompt's messages open."""
+    text: str | None
+    """The prompt as it was written or rendered; None: it was given as tokens."""
     vocabulary: int
     """Ids from 0 to vocabulary - 1 exist."""
     rule: SamplingRule
@@ -50,6 +54,8 @@ class Job:
     """Makes a fresh parser for a choice."""
     drafting: Drafting | None
     """None: one token a round."""
+    scored: tuple[tuple[int, ...], ...] = ()
+    """Continuations of the prompt whose log-probabilities are asked for, instead of a reply."""
 
     @property
     def choices(self) -> int:
@@ -60,6 +66,20 @@ class Job:
     def whole(self) -> bool:
         """Whether every row of the prompt is read, so that none of it can come from a kept prefix."""
         return self.request.echo and self.request.logprobs is not None
+
+    def echo_text(self) -> str:
+        """The prompt's text; of tokens, all their spellings, control tokens included."""
+        if self.text is not None:
+            return self.text
+        return b"".join(map(self.tokenizer.token_bytes, self.ids)).decode(errors="replace")
+
+    def spelled_info(self, token: int, drawn: Drawn | None) -> TokenInfo:
+        """A token with its bytes and its log-probability; `drawn` None: nothing stood before it."""
+        spelling = self.tokenizer.token_bytes
+        if drawn is None:
+            return TokenInfo(token, spelling(token), None)
+        alternatives = tuple(msgspec.structs.replace(each, data=spelling(each.id)) for each in drawn.alternatives)
+        return TokenInfo(token, spelling(token), drawn.logprob, alternatives)
 
     def choice_key(self, choice: int) -> int:
         """The sampling key of one choice."""

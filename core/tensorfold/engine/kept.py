@@ -252,13 +252,16 @@ class PrefixCache:
         return True
 
     def free_some(self) -> bool:
-        """Give up prefixes until a page gets free; False: none did."""
+        """Give up prefixes until a page gets free, or all of them; False: there was none to give up.
+
+        Where none gets free the step may succeed all the same: a page that nobody shares any more is written in place.
+        """
+        if not self._order:
+            return False
         before = {key: pages.free for key, pages in self._runner.pages().items()}
-        while self._order:
+        while self._order and all(pages.free <= before[key] for key, pages in self._runner.pages().items()):
             self._evict(self._next())
-            if any(pages.free > before[key] for key, pages in self._runner.pages().items()):
-                return True
-        return False
+        return True
 
     def drop(self, kept: KeptPrefix) -> None:
         """Forget a prefix."""

@@ -19,8 +19,11 @@ class ReplyLimit:
     reason: Literal["length", "window"]
 
 
-def reply_limit(limits: Limits, *, prompt: int, window: int, default: int, param: str) -> ReplyLimit:
-    """The limit of a reply to `prompt` tokens in a window of `window`; `default` is the server's own limit.
+def reply_limit(
+    limits: Limits, *, prompt: int, window: int, default: int, param: str, shortage: str = ""
+) -> ReplyLimit:
+    """The limit of a reply to `prompt` tokens in a window of `window`; `default` is the server's own limit; `shortage` is why the
+    window is no longer, for who does not fit it.
 
     An explicit limit is kept or refused (or cut, where the API asks for that); the default is always cut.
 
@@ -32,7 +35,7 @@ def reply_limit(limits: Limits, *, prompt: int, window: int, default: int, param
     if room < 1:
         raise ContextLengthExceeded(
             f"This server's maximum context length is {window} tokens, and the prompt has {prompt}, which leaves no"
-            f" room for a reply. Shorten the prompt to at most {window - 1} tokens.",
+            f" room for a reply. Shorten the prompt to at most {window - 1} tokens.{shortage}",
             param=param,
         )
     if asked is None:
@@ -41,7 +44,7 @@ def reply_limit(limits: Limits, *, prompt: int, window: int, default: int, param
         fitting = f" or the prompt to at most {window - asked}" if asked < window else ""
         raise ContextLengthExceeded(
             f"This server's maximum context length is {window} tokens, and this request asks for {prompt + asked}:"
-            f" {prompt} in the prompt and {asked} for the reply. Reduce the reply to at most {room} tokens{fitting}.",
+            f" {prompt} in the prompt and {asked} for the reply. Reduce the reply to at most {room} tokens{fitting}.{shortage}",
             param=param,
         )
     return ReplyLimit(room, "window") if asked > room else ReplyLimit(asked, "length")

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tensorfold.compute.runner import Output
-from tensorfold.contracts.sampling import Drawn
-from tensorfold.contracts.step import Segment
-from tensorfold.engine.active import Entry
+from tensorfold.contracts.sampling import Draw, Drawn
+from tensorfold.contracts.step import Segment, Want
+from tensorfold.engine.active import ActiveRequest, Entry
 from tensorfold.engine.plan import Chunk
+from tensorfold.engine.scoring import Scoring
 from tensorfold.engine.sequence import Window
 from tensorfold.engine.steps import Steps, slot_of
-from tensorfold.errors import OutOfPages
+from tensorfold.errors import GenerationFailed, OutOfPages
 from tensorfold.ir import Progress, Started
 
 __all__ = ["Prefill"]
@@ -34,15 +35,19 @@ class Prefill:
 
     def __init__(self, steps: Steps) -> None:
         self._steps = steps
+        self._scoring = Scoring(steps)
 
     def chunk(self, entry: Entry) -> None:
         """Compute the next chunk of one prompt; behind the last one the replies begin."""
         steps, active = self._steps, entry.active
+        if entry.prompt_done:
+            self._scoring.go_on(entry)
+            return
         if active.begin(steps.clock(), entry.computed):
             active.post(Started(active.cached))
         chunk = entry.next_chunk
         last = chunk.end == len(active.job.ids)
-        begun = (entry, *active.sleeping) if last else ()
+        begun = (entry, *active.sleeping) if last and not active.job.scored else ()
         ran = self._run(entry, chunk, begun)
         if ran is None:
             return
@@ -53,7 +58,9 @@ class Prefill:
                 steps.head.prompt(entry, slot_of(entry), chunk, ran.output, None)
             self._keep(entry)
             self._progress(entry)
-            if last:
+            if last and active.job.scored:
+                self._scoring.begin(entry, ran.output)
+            elif last:
                 self._begin(entry, chunk, begun, ran)
 
     def _run(self, entry: Entry, chunk: Chunk, begun: Sequence[Entry]) -> _Ran | None:
@@ -67,15 +74,32 @@ class Prefill:
                 windows = [each.sequence.first_window() for each in begun]
                 slot = slot_of(entry)
                 ids = job.ids[chunk.start : chunk.end]
-                output = steps.runner.forward(
-                    [Segment(slot, ids, chunk.start, want="last" if begun else "none", kind="chunk")]
-                )
-                drawn = steps.runner.sample(output, [window.draws[0] for window in windows]) if begun else []
+                want: Want = "all" if job.whole else "last" if chunk.end == len(job.ids) else "none"
+                output = steps.runner.forward([Segment(slot, ids, chunk.start, want=want, kind="chunk")])
+                draws = [replace(window.draws[0], row=output.rows - 1) for window in windows]
+                drawn = steps.runner.sample(output, draws) if begun else []
+                if job.whole:
+                    self._read_prompt(entry.active, chunk, output)
                 steps.runner.commit(slot, chunk.end)
                 return _Ran(output, windows, drawn)
         except OutOfPages as error:
             steps.make_room(error)
         return None
+
+    def _read_prompt(self, active: ActiveRequest, chunk: Chunk, output: Output[Any]) -> None:
+        """The log-probability of every prompt token behind a row of this chunk."""
+        job = active.job
+        if chunk.start == 0:
+            active.prompt_tokens[:] = [job.spelled_info(job.ids[0], None)]
+        following = job.ids[chunk.start + 1 : chunk.end + 1]
+        draws = [
+            Draw(row, 0, chunk.start + row + 1, job.rule, forced=token, logprobs=job.request.logprobs)
+            for row, token in enumerate(following)
+        ]
+        for token, drawn in zip(following, self._steps.runner.sample(output, draws), strict=True):
+            if drawn.problem is not None:
+                raise GenerationFailed(f"the prompt's log-probabilities cannot be read: {drawn.problem}")
+            active.prompt_tokens.append(job.spelled_info(token, drawn))
 
     def _keep(self, entry: Entry) -> None:
         """What was computed so far may serve others."""
@@ -92,6 +116,7 @@ class Prefill:
         """The prompt is computed: every choice has its first token, and as many as find a lane go on at once."""
         steps, active = self._steps, entry.active
         active.sleeping.clear()
+        active.echo()
         for each, window, first in zip(begun, ran.windows, ran.drawn, strict=True):
             if not steps.accept(each, window, [first]):
                 return

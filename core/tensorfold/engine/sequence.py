@@ -10,8 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
 
-import msgspec
-
 from tensorfold.contracts.sampling import Draw, Drawn
 from tensorfold.engine.drafts import Chances, Drafter, Source
 from tensorfold.engine.gates import GateStates, Verdict
@@ -290,18 +288,20 @@ class Sequence:
         """The token with its bytes, when log-probabilities were asked for."""
         if self.job.request.logprobs is None:
             return None
-        spelling = self.job.tokenizer.token_bytes
-        alternatives = tuple(msgspec.structs.replace(each, data=spelling(each.id)) for each in drawn.alternatives)
-        return TokenInfo(drawn.token, spelling(drawn.token), drawn.logprob, alternatives)
+        return self.job.spelled_info(drawn.token, drawn)
 
     def stop(self, reason: StopReason, matched: str | None = None) -> list[Event]:
         """End the reply: the text that was held back, unless a stop string `matched`, and `Stopped`."""
         # Of a reply that is replayed, everything up to here was sent, and the rest is not there yet.
         events = [] if self.replaying else self._text.finish(matched=matched is not None)
-        if reason == "end" and self._text.calls:
+        if self._text.calls and not self._text.broken and (reason == "end" or self._endless(reason)):
             reason = "tool_calls"
         self.stopped = Stopped(self.choice, reason, matched)
         return [*events, self.stopped]
+
+    def _endless(self, reason: StopReason) -> bool:
+        """Whether the reply could end in no other way than by its limit."""
+        return reason == "length" and self.job.request.limits.ignore_eos
 
 
 class _Guesses:

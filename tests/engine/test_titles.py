@@ -1,0 +1,65 @@
+"""Requests for a session's title are background work."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tensorfold.engine.titles import asks_for_a_title, in_background
+from tensorfold.ir import Chat, Finished, Limits, Message, Request, Role, Text, TextPrompt, Tool
+from tensorfold.testing.scripted import Stall
+from tensorfold.testing.toy_engine import running, toy_engine
+
+SYSTEM = "Write a short TITLE for this conversation."
+
+
+def chat(*turns: tuple[Role, str], tools: tuple[Tool, ...] = ()) -> Request:
+    messages = tuple(Message(role, (Text(text),)) for role, text in turns)
+    return Request(id="t", prompt=Chat(messages, tools), limits=Limits(max_tokens=3, ignore_eos=True))
+
+
+@pytest.mark.requirement("T-154")
+@pytest.mark.parametrize(
+    ("request_", "title"),
+    [
+        (chat(("system", SYSTEM), ("user", "hello")), True),
+        (chat(("developer", SYSTEM), ("user", "hello")), True),
+        (chat(("system", "Be brief."), ("user", "a title, please")), False),
+        (chat(("system", SYSTEM), ("user", "x" * 4096)), False),
+        (chat(("system", SYSTEM), ("user", "hello"), tools=(Tool("f"),)), False),
+        (Request(id="t", prompt=TextPrompt(SYSTEM)), False),
+    ],
+    ids=["system", "developer", "only the user says so", "long", "tools", "raw text"],
+)
+def test_a_title_is_asked_for_by_a_short_system_message_without_tools(request_: Request, title: bool) -> None:
+    assert asks_for_a_title(request_) is title
+    assert in_background(request_).priority == ("background" if title else "foreground")
+
+
+@pytest.mark.requirement("T-154")
+def test_a_title_waits_behind_the_users_own_request() -> None:
+    """Sent first, answered last."""
+    stall, ended = Stall(), list[str]()
+
+    async def main() -> None:
+        engine = toy_engine(on_step=lambda step: stall(), lanes=1)
+
+        async def run(name: str, request: Request) -> None:
+            async for event in await engine.submit(request):
+                if isinstance(event, Finished):
+                    ended.append(name)
+
+        async with running(engine):
+            first = asyncio.ensure_future(run("first", chat(("user", "x"))))
+            while not stall.entered.is_set():
+                await asyncio.sleep(0.001)
+            title = asyncio.ensure_future(run("title", chat(("system", SYSTEM), ("user", "hello"))))
+            await asyncio.sleep(0.01)
+            own = asyncio.ensure_future(run("own", chat(("user", "hello"))))
+            await asyncio.sleep(0.01)
+            stall.release.set()
+            await asyncio.gather(first, title, own)
+
+    asyncio.run(main())
+    assert ended == ["first", "own", "title"]
