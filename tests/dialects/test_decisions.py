@@ -14,10 +14,9 @@ import typesafe_sdk
 from tensorfold.chat.plain import PlainFormat
 from tensorfold.chat.prompt import PromptBuilder
 from tensorfold.contracts.chat import ChatTemplates
-from tensorfold.contracts.engine import ScoreAnswer
 from tensorfold.errors import ContextLengthExceeded, Rejected
 from tensorfold.http import Application, create_app
-from tensorfold.ir import Chat, Prompt, Text
+from tensorfold.ir import Chat, Prompt, Score, Scored, Text
 from tensorfold.testing.asgi import ask
 from tensorfold.testing.dialects import MODEL, DialectContract, reply_events
 from tensorfold.testing.scoring import ScoringEngine, WordTokenizer
@@ -342,12 +341,12 @@ def test_the_questions_of_a_request_run_at_once_and_begin_alike(app: Application
     arrived = 0
     score = engine.score
 
-    async def waiting(prompt: Prompt, groups: Any) -> ScoreAnswer:
+    async def waiting(request: Score) -> Scored:
         nonlocal arrived
         arrived += 1
         while arrived < 3:
             await asyncio.sleep(0)
-        return await score(prompt, groups)
+        return await score(request)
 
     engine.score = waiting  # type: ignore[method-assign]
     answered(app, "/v1/systemone", SYSTEM_ONE)

@@ -77,3 +77,42 @@ def test_a_stored_conversation_goes_on_as_the_chat_does(server: Any) -> None:
     (chat,) = told(server.url, "/v1/chat/completions", {"messages": history, "max_tokens": 4, "temperature": 0})
     assert second["usage"]["input_tokens"] == chat["usage"]["prompt_tokens"]
     assert second["tensorfold"] == chat["tensorfold"]
+
+
+@pytest.mark.requirement("T-047", "T-068", "Y-054", "Y-081", "Y-082")
+def test_decisions_are_read_from_the_models_own_distribution(start: Any) -> None:
+    """All shapes work on a model that chats; the chunks of a common input are computed once for all questions."""
+    url = start("--context", "2048", "--prefill-chunk", "256").url
+    given = "The parcel arrived broken and I want my money back. " * 40
+    kinds = ["billing", "praise"]
+    keyed = {
+        "input": given,
+        "questions": [
+            {"id": "kind", "type": "choice", "question": "Which?", "options": [{"name": name} for name in kinds]},
+            {"id": "anger", "type": "score", "question": "How angry?", "levels": ["calm", "angry", "furious"]},
+            {"id": "spam", "type": "yes_no", "question": "It is an advertisement."},
+        ],
+    }
+    (decided,) = told(url, "/v1/decisions", keyed)
+    for answer in decided["answers"].values():
+        assert sum(answer["probabilities"].values()) == pytest.approx(1, abs=1e-6)
+        assert 0 < answer["label_mass"] <= 1 + 1e-9
+    assert decided["usage"]["completion_tokens"] == 0
+    ordered = {
+        "input": f"Dear shop! {given}",
+        "questions": [
+            {"type": "choice", "instructions": "Which?", "choices": [{"value": name} for name in kinds]},
+            {"type": "predicate", "instructions": "It is an advertisement."},
+            {"type": "score", "instructions": "How angry?", "levels": [{"label": "calm"}, {"label": "angry"}]},
+        ],
+    }
+    (decided,) = told(url, "/v1/decisions", ordered)
+    assert [answer["type"] for answer in decided["answers"]] == ["choice", "predicate", "score"]
+    usage = decided["usage"]
+    assert usage["output_tokens"] == 3
+    whole_chunks = usage["input_tokens"] // 3 // 256
+    assert usage["input_tokens_details"]["cached_tokens"] >= 2 * whole_chunks * 256 > 0
+    questions = {"ad": {"type": "noul", "instructions": "Is it an advertisement?"}}
+    (decided,) = told(url, "/v1/systemone", {"state": given, "questions": questions})
+    assert 0 <= decided["answers"]["ad"]["noul"] <= 1
+    assert decided["diagnostics"]["ad"]["label_mass"] > 0

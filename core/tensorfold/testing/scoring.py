@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from tensorfold.contracts.engine import ModelInfo, ScoreAnswer
-from tensorfold.ir import Prompt
+from tensorfold.contracts.engine import ModelInfo
+from tensorfold.ir import LabelScore, Prompt, Score, Scored, SpellingScore, Timings, Usage
 from tensorfold.testing.dialects import reply_events
 from tensorfold.testing.scripted_engine import Prompts, ScriptedEngine
 
@@ -63,18 +63,19 @@ class ScoringEngine(ScriptedEngine):
         self.scored: list[Prompt] = []
         """Every prompt that was scored, in order."""
 
-    async def score(self, prompt: Prompt, groups: Sequence[Sequence[int]]) -> ScoreAnswer:
-        """From the odds."""
-        self.scored.append(prompt)
-        odds = self._odds(prompt)
-        shares = [sum(odds.get(token, 0.0) for token in group) for group in groups]
-        return ScoreAnswer(
-            logprobs=tuple(math.log(share) if share > 0 else -math.inf for share in shares),
-            top=max(odds, key=lambda token: odds[token]),
-            prompt_tokens=len(self._prepared(prompt)),
-            cached_tokens=3,
+    async def score(self, request: Score) -> Scored:
+        """From the odds; spellings are single tokens."""
+        self.scored.append(request.prompt)
+        odds = self._odds(request.prompt)
+        labels = tuple(
+            LabelScore(tuple(_scored(each, odds) for each in label.spellings if isinstance(each, tuple)))
+            for label in request.labels
         )
+        usage = Usage(1, 0, cached_tokens=3)
+        return Scored(labels, usage, Timings(), top=max(odds, key=lambda token: odds[token]))
 
-    def _prepared(self, prompt: Prompt) -> tuple[int, ...]:
-        assert self._prompts is not None
-        return self._prompts.prepare(prompt).ids
+
+def _scored(ids: tuple[int, ...], odds: Mapping[int, float]) -> SpellingScore:
+    (token,) = ids
+    share = odds.get(token, 0.0)
+    return SpellingScore(ids, (math.log(share) if share > 0 else -math.inf,))

@@ -10,11 +10,15 @@ from dataclasses import dataclass, field
 from tensorfold.contracts.chat import Tokenizer
 from tensorfold.contracts.engine import CanScore, Services
 from tensorfold.errors import InvalidRequest, RequestError, Unsupported
-from tensorfold.ir import JSON, Chat, Message, Request, Text
+from tensorfold.ir import JSON, Chat, Label, Message, Request, Score, Text
 from tensorfold_dialect_decisions.labels import Resolver
 from tensorfold_dialect_decisions.questions import Question, render
 
 __all__ = ["Interview", "Reading", "check_scoring"]
+
+
+AT_ONCE = 16
+"""Questions of one request that the engine has at a time; more of them could fill its queue alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,33 +72,40 @@ class Interview:
             RequestError: one of them cannot be asked; the others are given up.
         """
         engine, tokenizer = check_scoring(services)
+        turns = asyncio.Semaphore(AT_ONCE)
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = [
-                    group.create_task(self._ask(services, engine, tokenizer, question)) for question in self.questions
+                    group.create_task(self._ask(services, engine, tokenizer, turns, number))
+                    for number in range(len(self.questions))
                 ]
         except ExceptionGroup as failed:
             raise failed.exceptions[0] from None
         return [task.result() for task in tasks]
 
-    async def _ask(self, services: Services, engine: CanScore, tokenizer: Tokenizer, question: Question) -> Reading:
+    async def _ask(
+        self, services: Services, engine: CanScore, tokenizer: Tokenizer, turns: asyncio.Semaphore, number: int
+    ) -> Reading:
+        question = self.questions[number]
         message = Message("user", (Text(render(self.given, question)),))
         chat = Chat(messages=(message,), template_kwargs={"enable_thinking": False, **self.template_kwargs})
         try:
             prepared = await services.engine.prepare(Request(id=self.id, prompt=chat))
             groups = await self.resolver.resolve(tokenizer, prepared.text or "", question.labels)
-            scored = await engine.score(chat, groups)
+            labels = tuple(Label(tuple((token,) for token in tokens)) for tokens in groups)
+            async with turns:
+                scored = await engine.score(Score(id=f"{self.id}-{number}", prompt=chat, labels=labels))
         except RequestError as error:
             if error.status != 400:
                 raise
             raise InvalidRequest(f"{question.name}: {error.message}", param=error.param, code=error.code) from None
         return Reading(
-            probabilities=_softmax([logprob / self.temperature for logprob in scored.logprobs]),
-            shares=tuple(math.exp(logprob) for logprob in scored.logprobs),
+            probabilities=_softmax([label.logprob / self.temperature for label in scored.labels]),
+            shares=tuple(math.exp(label.logprob) for label in scored.labels),
             top_is_label=any(scored.top in tokens for tokens in groups),
             ids=prepared.ids,
             groups=groups,
-            cached_tokens=scored.cached_tokens,
+            cached_tokens=scored.usage.cached_tokens,
         )
 
 
