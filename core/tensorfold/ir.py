@@ -159,6 +159,8 @@ class Chat(msgspec.Struct, frozen=True, tag="chat"):
     """none, minimal, low, medium, high, xhigh or max; None: the server's or the template's default."""
     continue_final_message: bool = False
     """Continue the last (assistant) message instead of beginning a new one."""
+    continued_part: Literal["thinking", "text"] | None = None
+    """Which part of it is continued; None: its reasoning if it has some and no text, else its text."""
     add_generation_prompt: bool = True
     """Begin the answer; false only shows how the conversation so far reads."""
 
@@ -425,6 +427,8 @@ class Scored(msgspec.Struct, frozen=True):
     labels: tuple[LabelScore, ...]
     usage: Usage
     timings: Timings
+    top: int | None = None
+    """The likeliest next token of the whole vocabulary, the lower id of equals; None: the engine does not tell."""
 
 
 # ---- events -----------------------------------------------------------------------------------------------

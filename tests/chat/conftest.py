@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -43,3 +45,17 @@ def say() -> Say:
         return Chat(messages, **fields)  # type: ignore[arg-type]
 
     return make
+
+
+@pytest.fixture(scope="session")
+def vendor() -> Callable[[str], str]:
+    """`vendor("qwen3_8")`: a template as its vendor publishes it, from the package that carries them all."""
+    found = importlib.util.find_spec("trl")
+    if found is None or found.origin is None:
+        pytest.skip("the vendors' templates are not installed: pip install --no-deps trl")
+    folder = Path(found.origin).parent / "chat_templates"
+
+    def read(name: str) -> str:
+        return (folder / f"{name}.jinja").read_text(encoding="utf-8")
+
+    return read

@@ -20,12 +20,16 @@ def test_texts_are_one_text() -> None:
     assert only(Message("user", (Text("a"), Text("b")), name="Ann")) == {"role": "user", "content": "ab", "name": "Ann"}
 
 
+@pytest.mark.requirement("Y-045")
 def test_a_turn_of_the_assistant_has_text_reasoning_and_calls() -> None:
+    """Reasoning stands under all three names that templates look for."""
     call = ToolCall("c1", "lookup", '{"city": "Paris", "n": 1}')
     assert only(Message("assistant", (Thinking("hm"), Text("ok"), call))) == {
         "role": "assistant",
         "content": "ok",
         "reasoning_content": "hm",
+        "reasoning": "hm",
+        "thinking": "hm",
         "tool_calls": [
             {"type": "function", "id": "c1", "function": {"name": "lookup", "arguments": {"city": "Paris", "n": 1}}}
         ],
@@ -65,6 +69,14 @@ def test_results_are_messages_of_their_own_with_their_calls_name() -> None:
         {"role": "user", "content": "and now?"},
     ]
     assert template_messages((Message("tool", (ToolResult("", (Text("x"),)),)),)) == [{"role": "tool", "content": "x"}]
+
+
+def test_results_without_ids_come_in_the_order_of_their_calls() -> None:
+    """Some templates name the function of a result."""
+    calls = Message("assistant", (ToolCall("", "a", "{}"), ToolCall("i", "b", "{}"), ToolCall("", "c", "{}")))
+    results = Message("tool", tuple(ToolResult(id, ()) for id in ("i", "", "", "")))
+    names = [message.get("name") for message in template_messages((calls, results))[1:]]
+    assert names == ["b", "a", "c", None]
 
 
 @pytest.mark.requirement("T-064")

@@ -205,8 +205,10 @@ def test_what_is_no_template_is_refused_when_it_is_loaded(source: str) -> None:
 def test_a_last_message_is_continued_where_it_ends(text: str, trim: str) -> None:
     source = CHATML.replace("message['content']", f"(message['content']{trim})")
     messages: list[TemplateMessage] = [{"role": "user", "content": "q"}, {"role": "assistant", "content": text}]
-    found = template(source).render(Conversation(messages, continue_final=True)).text
-    assert found == expected(messages, source, continue_final_message=True)
+    found = template(source).render(Conversation(messages, continued="text")).text
+    reference = expected(messages, source, continue_final_message=True)
+    # Before an empty text, transformers also takes away the line break of the template's own.
+    assert found == reference or (not text and found.rstrip() == reference)
     assert found.rstrip().endswith(text.rstrip() or "assistant")
 
 
@@ -215,10 +217,10 @@ def test_only_a_last_message_of_the_assistant_is_continued() -> None:
     user: list[TemplateMessage] = [{"role": "user", "content": "q"}]
     for messages in (user, calls):
         with pytest.raises(InvalidRequest, match="can be continued"):
-            template(CHATML).render(Conversation(messages, continue_final=True))
+            template(CHATML).render(Conversation(messages, continued="text"))
 
 
 def test_a_last_message_that_the_template_leaves_out_cannot_be_continued() -> None:
     messages: list[TemplateMessage] = [{"role": "assistant", "content": "x"}]
     with pytest.raises(InvalidRequest, match="leaves the last message out"):
-        template("nothing").render(Conversation(messages, continue_final=True))
+        template("nothing").render(Conversation(messages, continued="text"))

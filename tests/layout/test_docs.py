@@ -40,6 +40,12 @@ def test_no_setting_turns_authentication_off() -> None:
     assert run(["serve", "--disable-auth"], {}) == 2
 
 
+@pytest.mark.requirement("Y-083")
+def test_the_documentation_says_that_probabilities_are_not_calibrated(root: Path) -> None:
+    """Documented: the probabilities of decisions are not calibrated."""
+    assert "not calibrated" in (root / "docs" / "api" / "decisions.md").read_text(encoding="utf-8")
+
+
 def test_every_link_between_pages_leads_to_a_file(root: Path) -> None:
     pages = [root / "README.md", *sorted((root / "docs").rglob("*.md"))]
     assert len(pages) > 8

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 from tensorfold.errors import Unsupported
 from tensorfold.ir import JSON, Image, Message, Part, Text, Thinking, Tool, ToolCall, ToolResult
 
-__all__ = ["TemplateMessage", "template_messages", "template_tools"]
+__all__ = ["THINKING_NAMES", "TemplateMessage", "template_messages", "template_tools"]
+
+THINKING_NAMES: Final = ("reasoning_content", "reasoning", "thinking")
+"""The names under which templates look for a turn's reasoning; it stands under all of them."""
 
 TemplateMessage: TypeAlias = dict[str, JSON]
 """One message in a template's eyes: `role`, `content`, and what else the role has."""
@@ -28,7 +31,13 @@ def template_messages(messages: Sequence[Message]) -> list[TemplateMessage]:
     names = {
         call.id: call.name for message in messages for call in message.parts if isinstance(call, ToolCall) and call.id
     }
-    return [each for message in messages for each in _expanded(message, names)]
+    expanded: list[TemplateMessage] = []
+    waiting: list[str] = []
+    for message in messages:
+        if message.role == "assistant":
+            waiting = [part.name for part in message.parts if isinstance(part, ToolCall)]
+        expanded += _expanded(message, names, waiting)
+    return expanded
 
 
 def template_tools(tools: Iterable[Tool]) -> list[JSON] | None:
@@ -36,8 +45,9 @@ def template_tools(tools: Iterable[Tool]) -> list[JSON] | None:
     return [{"type": "function", "function": _function(tool)} for tool in tools] or None
 
 
-def _expanded(message: Message, names: Mapping[str, str]) -> list[TemplateMessage]:
-    results = [_result(part, names) for part in message.parts if isinstance(part, ToolResult)]
+def _expanded(message: Message, names: Mapping[str, str], waiting: list[str]) -> list[TemplateMessage]:
+    """`names`: of calls by id; `waiting`: of the latest turn's calls that have no result yet, in order."""
+    results = [_result(part, names, waiting) for part in message.parts if isinstance(part, ToolResult)]
     rest = [part for part in message.parts if not isinstance(part, ToolResult)]
     return results if results and not rest else [*results, _plain(message, rest)]
 
@@ -49,19 +59,25 @@ def _plain(message: Message, parts: Sequence[Part]) -> TemplateMessage:
         plain["name"] = message.name
     thinking = "".join(part.text for part in parts if isinstance(part, Thinking))
     if thinking:
-        plain["reasoning_content"] = thinking
+        plain |= dict.fromkeys(THINKING_NAMES, thinking)
     calls: list[JSON] = [_call(part) for part in parts if isinstance(part, ToolCall)]
     if calls:
         plain["tool_calls"] = calls
     return plain
 
 
-def _result(result: ToolResult, names: Mapping[str, str]) -> TemplateMessage:
+def _result(result: ToolResult, names: Mapping[str, str], waiting: list[str]) -> TemplateMessage:
     plain: TemplateMessage = {"role": "tool", "content": _text(result.parts)}
     if result.call_id:
         plain["tool_call_id"] = result.call_id
-        if result.call_id in names:
-            plain["name"] = names[result.call_id]
+    name = names.get(result.call_id)
+    if name is None and not result.call_id and waiting:
+        # Without an id, results come in the order of their calls.
+        name = waiting[0]
+    if name is not None:
+        plain["name"] = name
+        if name in waiting:
+            waiting.remove(name)
     return plain
 
 

@@ -6,11 +6,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
+from tensorfold.chat.continuing import continued_part
+from tensorfold.chat.effort import EffortLevels, effort_levels
+from tensorfold.chat.framing import frame_of
 from tensorfold.chat.manners import Manners, manners_of
 from tensorfold.chat.messages import template_messages, template_tools
 from tensorfold.chat.openings import message_markers, message_openings
 from tensorfold.chat.template import ChatTemplate, Conversation
-from tensorfold.contracts.chat import ChatFormat, ChatTemplates, PieceEncoder, Tokenizer
+from tensorfold.chat.thinking import ChatDefaults, can_turn_off, knows_thinking, settle
+from tensorfold.contracts.chat import (
+    CallFrame,
+    ChatFormat,
+    ChatTemplates,
+    MarkedFormat,
+    PieceEncoder,
+    ReplyMarks,
+    Tokenizer,
+)
 from tensorfold.contracts.engine import PreparedPrompt
 from tensorfold.errors import ContextLengthExceeded, InvalidRequest
 from tensorfold.ir import Chat, Prompt, TextPrompt, TokensPrompt
@@ -30,11 +44,28 @@ class _Ready:
 
     template: ChatTemplate
     manners: Manners
+    levels: EffortLevels
+    thinks: bool
+    """Whether it knows of reasoning."""
+    off: bool
+    """Whether thinking can be turned off."""
+    frame: CallFrame | None
+    """What it writes around a call's name."""
 
     @staticmethod
-    def of(source: str, controls: Mapping[str, int], special_tokens: Mapping[str, str]) -> _Ready:
+    def of(source: str, controls: Mapping[str, int], special_tokens: Mapping[str, str], format: ChatFormat) -> _Ready:
+        marks = ReplyMarks()
+        if isinstance(format, MarkedFormat):
+            source, marks = format.amend(source), format.marks
         template = ChatTemplate(source, controls, special_tokens)
-        return _Ready(template, manners_of(template))
+        return _Ready(
+            template,
+            manners_of(template),
+            effort_levels(template),
+            knows_thinking(template, marks.thinking),
+            can_turn_off(template, marks.thinking),
+            marks.frame if marks.call is None else frame_of(template, marks.call) or marks.frame,
+        )
 
 
 class PromptBuilder:
@@ -48,6 +79,7 @@ class PromptBuilder:
         *,
         vocabulary: int,
         window: int | None = None,
+        defaults: ChatDefaults | None = None,
     ) -> None:
         """`vocabulary`: ids from 0 to vocabulary - 1 can be run. `window`: texts that are too long for so many tokens,
         however they are cut, are refused without being tokenized, which takes seconds for the longest bodies.
@@ -63,11 +95,17 @@ class PromptBuilder:
         self._longest = _longest(tokenizer) if window is not None else 0
         controls = _controls(tokenizer)
         special = templates.special_tokens
-        self._default = None if templates.default is None else _Ready.of(templates.default, controls, special)
+        self._defaults = ChatDefaults() if defaults is None else defaults
+        self._default = None if templates.default is None else _Ready.of(templates.default, controls, special, format)
         tool_use = templates.named.get(_TOOL_USE)
-        self._tool_use = self._default if tool_use is None else _Ready.of(tool_use, controls, special)
+        self._tool_use = self._default if tool_use is None else _Ready.of(tool_use, controls, special, format)
         ready = {each.template.source: each for each in (self._default, self._tool_use) if each is not None}
         self._openings = frozenset(id for each in ready.values() for id in message_openings(each.template))
+
+    @property
+    def call_frame(self) -> CallFrame | None:
+        """What the template writes around a call's name when tools are offered; None: this model makes no calls."""
+        return None if self._tool_use is None else self._tool_use.frame
 
     def prepare(self, prompt: Prompt) -> PreparedPrompt:
         """The ids of a prompt, and its text.
@@ -87,9 +125,9 @@ class PromptBuilder:
             case TokensPrompt(ids):
                 return self._prepared(self._checked(ids, "prompt"), None)
 
-    def _prepared(self, ids: tuple[int, ...], text: str | None) -> PreparedPrompt:
+    def _prepared(self, ids: tuple[int, ...], text: str | None, thinking: bool | None = None) -> PreparedPrompt:
         # Prompts of every kind are marked alike, so that equal ids are computed alike.
-        return PreparedPrompt(ids, text, message_markers(ids, self._openings))
+        return PreparedPrompt(ids, text, message_markers(ids, self._openings), thinking)
 
     def _chat(self, chat: Chat) -> PreparedPrompt:
         ready = self._tool_use if chat.tools else self._default
@@ -97,17 +135,20 @@ class PromptBuilder:
             raise InvalidRequest(
                 "this model's checkpoint has no chat template: ask for a completion of a text instead", param="messages"
             )
+        settled = settle(chat, self._defaults, ready.levels, off=ready.off)
+        resolved = msgspec.structs.replace(chat, template_kwargs=settled.variables, reasoning_effort=None)
         rendered = ready.template.render(
             Conversation(
                 ready.manners.adapt(template_messages(chat.messages)),
                 template_tools(chat.tools),
-                self._format.template_kwargs(chat),
-                chat.continue_final_message,
+                self._format.template_kwargs(resolved),
+                continued_part(chat),
                 chat.add_generation_prompt,
             )
         )
         self._check_text(rendered.text, "messages")
-        return self._prepared(self._checked(self._encoded(rendered.pieces), "messages"), rendered.text)
+        ids = self._checked(self._encoded(rendered.pieces), "messages")
+        return self._prepared(ids, rendered.text, settled.thinking if ready.thinks else False)
 
     def _encoded(self, pieces: Sequence[str | int]) -> list[int]:
         if self._encoder is not None:

@@ -11,8 +11,9 @@ from jinja2 import Template
 from jinja2.exceptions import TemplateError, TemplateSyntaxError
 
 from tensorfold.chat.budget import BudgetExceeded
+from tensorfold.chat.continuing import ContinuedPart
 from tensorfold.chat.marks import ControlMarks
-from tensorfold.chat.messages import TemplateMessage
+from tensorfold.chat.messages import THINKING_NAMES, TemplateMessage
 from tensorfold.chat.sandbox import TEMPLATE_FILE, TemplateRefusal, compile_template, render
 from tensorfold.errors import CheckpointUnsupported, InvalidRequest
 from tensorfold.ir import JSON
@@ -28,8 +29,8 @@ class Conversation:
     tools: Sequence[JSON] | None = None
     variables: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
     """Further ones, such as `enable_thinking`."""
-    continue_final: bool = False
-    """End within the last message instead of opening a new one."""
+    continued: ContinuedPart | None = None
+    """End within this part of the last message instead of opening a new one."""
     generation: bool = True
     """Open a new message for the answer."""
 
@@ -93,8 +94,8 @@ class ChatTemplate:
         """
         marks = self._marks
         messages = [marks.guard(dict(message)) for message in conversation.messages]
-        if conversation.continue_final:
-            messages = _with_cut(messages, marks.cut)
+        if conversation.continued is not None:
+            messages = _with_cut(messages, conversation.continued, marks.cut)
         tools: JSON = None if conversation.tools is None else marks.guard([*conversation.tools])
         own = {name: marks.guard(value) for name, value in conversation.variables.items()}
         clash = sorted(RESERVED & own.keys())
@@ -103,9 +104,10 @@ class ChatTemplate:
                 f"{clash[0]} is set by the conversation itself, and not by a template variable",
                 param="chat_template_kwargs",
             )
-        text = self._text(messages, tools, own, generation=conversation.generation and not conversation.continue_final)
-        if conversation.continue_final:
-            text = _until_cut(text, marks.cut)
+        generation = conversation.generation and conversation.continued is None
+        text = self._text(messages, tools, own, generation=generation)
+        if conversation.continued is not None:
+            text = _until_cut(text, marks.cut, _continued_text(conversation))
         pieces = marks.pieces(text)
         return Rendered(pieces, marks.spell(pieces))
 
@@ -164,22 +166,29 @@ def _trials() -> list[list[JSON]]:
     ]
 
 
-def _with_cut(messages: list[JSON], cut: str) -> list[JSON]:
-    """The messages with a mark at the end of the last one's text."""
+def _with_cut(messages: list[JSON], part: ContinuedPart, cut: str) -> list[JSON]:
+    """The messages with a mark at the end of the last one's text, or of its reasoning."""
     last = messages[-1]
     if not isinstance(last, dict) or last.get("role") != "assistant" or "tool_calls" in last:
         raise InvalidRequest("only a last message of the assistant, without calls, can be continued", param="messages")
+    names = ("content",) if part == "text" else THINKING_NAMES
     # The blank shows whether the template trims texts.
-    return [*messages[:-1], {**last, "content": f"{last['content']}{cut} "}]
+    return [*messages[:-1], {**last, **{name: f"{last.get(name, '')}{cut} " for name in names}}]
 
 
-def _until_cut(text: str, cut: str) -> str:
+def _continued_text(conversation: Conversation) -> str:
+    last = conversation.messages[-1]
+    return str(last.get("content" if conversation.continued == "text" else THINKING_NAMES[0], ""))
+
+
+def _until_cut(text: str, cut: str, continued: str) -> str:
+    """The rendering up to the mark, trimmed if the template trims what is continued."""
     before, found, after = text.rpartition(cut)
     if not found:
         raise InvalidRequest(
             "the chat template leaves the last message out, so it cannot be continued", param="messages"
         )
-    return before if after.startswith(" ") else before.rstrip()
+    return before if after.startswith(" ") else before.removesuffix(continued[len(continued.rstrip()) :])
 
 
 def _line(traceback: TracebackType | None) -> int | None:

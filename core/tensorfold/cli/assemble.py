@@ -11,8 +11,10 @@ from typing import Any, Protocol
 import platformdirs
 
 from tensorfold.chat.prompt import PromptBuilder
+from tensorfold.chat.thinking import ChatDefaults
 from tensorfold.checkpoint.open import OpenCheckpoint, open_checkpoint
 from tensorfold.cli.backends import choose_backend
+from tensorfold.cli.chat_defaults import chat_defaults
 from tensorfold.compute.memory import MemoryPlan, plan_memory
 from tensorfold.compute.runner import Runner
 from tensorfold.compute.weights import load_decoder
@@ -22,6 +24,7 @@ from tensorfold.contracts.chat import Tokenizer
 from tensorfold.contracts.engine import ModelInfo
 from tensorfold.contracts.family import Geometry
 from tensorfold.contracts.policy import SchedulerPolicy
+from tensorfold.engine.constraints import Constraints
 from tensorfold.engine.copies import CopyDrafting
 from tensorfold.engine.depth import MeasuredDepth
 from tensorfold.engine.engine import LocalEngine
@@ -93,11 +96,13 @@ class _Chosen:
     opened: OpenCheckpoint
     geometry: Geometry
     backend: Backend
+    chat_defaults: ChatDefaults
 
 
 def _choose(config: ServeConfig, plugins: Plugins, stages: Stages) -> _Chosen:
     catalog = Catalog.of(plugins, config.settings)
     policy = _policy(config, catalog)
+    defaults = chat_defaults(config)
     stages.stage("looking for the model")
     path = _find(config, plugins)
     stages.stage(f"opening {path.name}")
@@ -106,7 +111,7 @@ def _choose(config: ServeConfig, plugins: Plugins, stages: Stages) -> _Chosen:
     _check_context(config, geometry)
     backend, suitability = choose_backend(catalog.backends, config.backend)
     stages.stage(f"starting {backend.name} on {suitability.device}")
-    return _Chosen(catalog, policy, path, opened, geometry, backend)
+    return _Chosen(catalog, policy, path, opened, geometry, backend, defaults)
 
 
 def _load(config: ServeConfig, chosen: _Chosen, session: Session[Any], stages: Stages) -> Assembled:
@@ -137,17 +142,30 @@ def _load(config: ServeConfig, chosen: _Chosen, session: Session[Any], stages: S
     stages.stage("building the tokenizer")
     tokenizer = checkpoint.tokenizer()
     chat = family.chat(checkpoint.config)
+    prompts = PromptBuilder(
+        tokenizer,
+        checkpoint.templates,
+        chat,
+        vocabulary=geometry.vocabulary,
+        window=memory.window,
+        defaults=chosen.chat_defaults,
+    )
     engine = LocalEngine(
         runner,
-        prompts=PromptBuilder(
-            tokenizer, checkpoint.templates, chat, vocabulary=geometry.vocabulary, window=memory.window
-        ),
+        prompts=prompts,
         tokenizer=tokenizer,
         chat=chat,
         settings=_engine_settings(config, memory, independence),
         policy=chosen.policy,
         depth=MeasuredDepth(independence.costs),
         drafting=CopyDrafting() if config.drafts == "auto" else None,
+        gates=Constraints(
+            tokenizer=tokenizer,
+            chat=chat,
+            geometry=geometry,
+            frame=prompts.call_frame,
+            thinking_budget=config.thinking_budget,
+        ),
     )
     return Assembled(
         engine=engine,

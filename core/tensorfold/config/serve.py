@@ -113,6 +113,18 @@ class ServeConfig:
     top_p: float | None = _value("float", None, "Of requests that give none; else the model's.", low=0, high=1)
     top_k: int | None = _value("int", None, "Of requests that give none; else the model's. 0: off.", low=0)
     min_p: float | None = _value("float", None, "Of requests that give none; else the model's.", low=0, high=1)
+    reasoning_effort: str | None = _value(
+        "str",
+        None,
+        "Of requests that give none: none, minimal, low, medium, high, xhigh or max; else the template's own.",
+        among=("none", "minimal", "low", "medium", "high", "xhigh", "max"),
+    )
+    thinking_budget: int | None = _value(
+        "int", None, "The most tokens inside reasoning, of requests that give none; else no limit.", low=1
+    )
+    template_vars_default: tuple[str, ...] = _value(
+        "strs", (), "NAME=JSON for the chat template, where requests say nothing: preserve_thinking=false."
+    )
     seed_salt: int = _value("int", 0, "Goes into the key of requests without a seed.", flag=False, secret=True)
 
     log_format: LogFormat = _value(
@@ -133,7 +145,7 @@ class ServeConfig:
         for name, rule in _rules().items():
             value = getattr(self, name)
             where = self.origins.get(name, name)
-            if rule.among and value not in rule.among:
+            if rule.among and value is not None and value not in rule.among:
                 raise ConfigError(f"{where} is {value!r}, and must be one of {', '.join(rule.among)}")
             if isinstance(value, int | float) and not rule.low <= value <= rule.high:
                 raise ConfigError(f"{where} is {value}, and must be {_span(rule)}")

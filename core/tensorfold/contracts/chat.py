@@ -9,13 +9,18 @@ from typing import Protocol, TypeAlias, runtime_checkable
 from tensorfold.ir import JSON, Chat, Request, TokenInfo
 
 __all__ = [
+    "CallFrame",
+    "CallMarks",
     "CallPiece",
     "ChatFormat",
     "ChatTemplates",
+    "MarkedFormat",
     "PieceEncoder",
+    "ReplyMarks",
     "ReplyParser",
     "ReplyPiece",
     "TextPiece",
+    "ThinkingMarks",
     "ThinkingPiece",
     "Tokenizer",
 ]
@@ -93,6 +98,8 @@ class CallPiece:
     index: int
     name: str | None
     arguments: str
+    broken: bool = False
+    """The reply breaks off within this call, or goes wrong: its arguments do not parse."""
 
 
 ReplyPiece: TypeAlias = TextPiece | ThinkingPiece | CallPiece
@@ -112,6 +119,82 @@ class ReplyParser(Protocol):
     @property
     def thinking(self) -> bool:
         """Whether the text so far ends inside the reasoning."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingMarks:
+    """The marks around reasoning."""
+
+    start: str = "<think>"
+    end: str = "</think>"
+    again: bool = False
+    """Whether reasoning may begin again behind text: where the mark is a control token, which no text spells. Else only
+    the prompt, or the very beginning of a reply, opens it."""
+
+    def opened_by(self, prompt: str) -> bool:
+        """Whether a prompt ends with the start: the reply then begins within the reasoning."""
+        return prompt.rstrip().endswith(self.start)
+
+    def closed_by(self, prompt: str) -> bool:
+        """Whether a prompt ends with the end: the reply is to have no reasoning."""
+        return prompt.rstrip().endswith(self.end)
+
+
+@dataclass(frozen=True, slots=True)
+class CallMarks:
+    """The marks around a call."""
+
+    opener: str
+    closer: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallFrame:
+    """What is written around a call's name."""
+
+    before: str
+    """The opener, and all that stands ahead of the name."""
+    arguments: str
+    """What stands between the name and the first argument's key."""
+    nothing: str
+    """What stands behind the name of a call without arguments, through the closer."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyMarks:
+    """What replies are marked up with."""
+
+    thinking: ThinkingMarks | None = None
+    call: CallMarks | None = None
+    frame: CallFrame | None = None
+    """Of calls, for templates that render none."""
+    in_text: frozenset[str] = frozenset()
+    """Spellings that stay in the text, for the parser to read, though they may be control tokens."""
+    ends: frozenset[str] = frozenset()
+    """Spellings of control tokens that end a turn, besides those that the checkpoint names."""
+
+
+@runtime_checkable
+class MarkedFormat(Protocol):
+    """What a format may offer besides: its marks, for what the engine does to replies; and a word on its templates."""
+
+    @property
+    def marks(self) -> ReplyMarks:
+        """The marks of its replies."""
+        ...
+
+    @property
+    def thinks(self) -> bool:
+        """Whether replies have reasoning when nothing is said about it."""
+        ...
+
+    def begins_call(self, request: Request, text: str) -> bool | None:
+        """Whether the text behind a call's opener begins a call of an offered function; None: it may, once it goes on."""
+        ...
+
+    def amend(self, template: str) -> str:
+        """The checkpoint's template, able to render what the family promises; as it is where nothing is missing."""
         ...
 
 

@@ -111,6 +111,10 @@ class Endpoint:
     path: str
     codec: Codec
     scope: Scope = "api"
+    bodies: tuple[type, ...] = ()
+    """The wire types that the codec decodes to, for the API's description; several are alternatives."""
+    about: str = ""
+    """What it does, in a few words, for the same."""
 
 
 class Inquiry(Protocol):
@@ -145,6 +149,9 @@ class InquiryEndpoint:
     path: str
     codec: InquiryCodec
     scope: Scope = "api"
+    bodies: tuple[type, ...] = ()
+    about: str = ""
+    """Both as an `Endpoint`'s."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,8 @@ class PreparedPrompt:
     """What the template rendered; None for prompts that were given as tokens."""
     markers: tuple[int, ...] = ()
     """Positions at which the template's messages open, ascending; a function of the ids alone."""
+    thinking: bool | None = None
+    """Whether the reply shall have reasoning; None: as the model does by default, or no conversation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

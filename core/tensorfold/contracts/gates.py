@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Gate"]
+__all__ = ["Gate", "ReplacingGate"]
 
 
 class Gate(Protocol):
@@ -33,4 +33,13 @@ class Gate(Protocol):
 
     def allowed(self, state: Hashable) -> NDArray[np.bool_] | None:
         """`[V]`: which tokens may come next; None: all. Read only when nothing is forced; not to be written to."""
+        ...
+
+
+@runtime_checkable
+class ReplacingGate(Gate, Protocol):
+    """A gate that lets the model draw, and then may put another token in place of the one that was drawn."""
+
+    def replaced(self, state: Hashable, token: int) -> int:
+        """What is kept of a drawn token that was not forced: the token itself, or another. `advance` sees that one."""
         ...

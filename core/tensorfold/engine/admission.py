@@ -7,10 +7,11 @@ from dataclasses import replace
 from typing import Protocol, TypeAlias
 
 from tensorfold.chat.plain import PlainParser
-from tensorfold.contracts.chat import ChatFormat, ReplyParser, Tokenizer
+from tensorfold.contracts.chat import ChatFormat, MarkedFormat, ReplyMarks, ReplyParser, Tokenizer
 from tensorfold.contracts.engine import PreparedPrompt
 from tensorfold.contracts.family import Geometry
 from tensorfold.contracts.gates import Gate
+from tensorfold.engine.constraints import token_ids
 from tensorfold.engine.drafts import Drafting
 from tensorfold.engine.gates import GateSet, MinTokens
 from tensorfold.engine.job import Job
@@ -32,7 +33,17 @@ GateMaker: TypeAlias = Callable[[Request, PreparedPrompt], Iterable[Gate]]
 
 
 def no_gates(request: Request, prompt: PreparedPrompt) -> Iterable[Gate]:
-    """No request asks for any."""
+    """What needs a gate is refused, never ignored.
+
+    Raises:
+        Unsupported: a request asks for one.
+    """
+    if request.grammar is not None:
+        raise Unsupported("structured output is not served", param="response_format")
+    if request.tool_choice.mode == "required":
+        raise Unsupported("a tool choice that forces a call is not served", param="tool_choice")
+    if request.limits.thinking_budget:
+        raise Unsupported("a thinking budget is not served", param="thinking_budget")
     return ()
 
 
@@ -69,6 +80,9 @@ class Admission:
         self._prompts = prompts
         self._tokenizer = tokenizer
         self._chat = chat
+        marks = chat.marks if isinstance(chat, MarkedFormat) else ReplyMarks()
+        self._in_text = token_ids(tokenizer, marks.in_text)
+        self._ends = geometry.stop_ids | token_ids(tokenizer, marks.ends)
         self._geometry = geometry
         self._window = window
         self._shortage = shortage
@@ -97,12 +111,13 @@ class Admission:
         Raises:
             RequestError: it can never be run here.
         """
-        self._check_capabilities(request)
         limits = request.limits
         self._check_ids(limits.stop_token_ids, "stop_token_ids", "stop_token_ids")
         self._check_ids((token for token, _ in request.sampling.logit_bias), "logit_bias", "logit_bias")
         prepared = self.prepare(request)
-        ends = frozenset[int]() if limits.ignore_eos else self._geometry.stop_ids
+        chat = isinstance(request.prompt, Chat)
+        every_end = self._ends if chat else self._geometry.stop_ids
+        ends = frozenset[int]() if limits.ignore_eos else every_end
         settings = self._settings
         return Job(
             request=request,
@@ -123,7 +138,7 @@ class Admission:
             ),
             ends=ends,
             stop_ids=frozenset(limits.stop_token_ids),
-            spelled=self._geometry.stop_ids if limits.ignore_eos else frozenset(),
+            spelled=(self._in_text if chat else frozenset[int]()) | (every_end - ends),
             gates=GateSet((*self._gates(request, prepared), *self._least(request, ends))),
             tokenizer=self._tokenizer,
             parser=self._parser(request, prepared),
@@ -151,13 +166,19 @@ class Admission:
         )
         return replace(self.job(request), scored=tuple(dict.fromkeys(spellings)))
 
-    def answer(self, score: Score, logprobs: Mapping[tuple[int, ...], Sequence[float]], finished: Finished) -> Scored:
-        """The answer, from the log-probabilities of each continuation's tokens."""
+    def answer(
+        self,
+        score: Score,
+        logprobs: Mapping[tuple[int, ...], Sequence[float]],
+        top: int | None,
+        finished: Finished,
+    ) -> Scored:
+        """The answer, from the log-probabilities of each continuation's tokens and the likeliest token."""
         labels = [
             LabelScore(tuple(SpellingScore(ids, tuple(logprobs[ids])) for ids in map(self._spelled, label.spellings)))
             for label in score.labels
         ]
-        return Scored(tuple(labels), finished.usage, finished.timings)
+        return Scored(tuple(labels), finished.usage, finished.timings, top)
 
     def _spelled(self, spelling: str | tuple[int, ...]) -> tuple[int, ...]:
         if isinstance(spelling, tuple):
@@ -183,16 +204,6 @@ class Admission:
             raise InvalidRequest(
                 f"{what} holds token id {unknown}, and this model's ids go from 0 to {vocabulary - 1}", param=param
             )
-
-    @staticmethod
-    def _check_capabilities(request: Request) -> None:
-        """What this engine cannot honour is refused, never ignored."""
-        if request.grammar is not None:
-            raise Unsupported("structured output is not served", param="response_format")
-        if request.tool_choice.mode == "required":
-            raise Unsupported("a tool choice that forces a call is not served", param="tool_choice")
-        if request.limits.thinking_budget is not None:
-            raise Unsupported("a thinking budget is not served", param="thinking_budget")
 
 
 def _prompt_param(request: Request) -> str:

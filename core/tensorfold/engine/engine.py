@@ -136,7 +136,7 @@ class LocalEngine:
                     case Failed():
                         raise event.error()
                     case Finished() if len(stream.scores) == len(job.scored):
-                        return self._admission.answer(request, stream.scores, event)
+                        return self._admission.answer(request, stream.scores, stream.top, event)
                     case _:
                         pass
         finally:

@@ -1,7 +1,8 @@
 """Gates at work: how several compose, and the two that every engine has.
 
 **Composition.** Gates stand in order. If one forces a token, the first that does decides, and no mask is read: what is
-forced goes through. Else a token may come next when every gate allows it. Where no token may, the reply is at a dead
+forced goes through. Else a token may come next when every gate allows it, and of those that replace a drawn token the
+first one that does decides. Where no token may, the reply is at a dead
 end and fails: nothing else could be drawn without breaking some gate's promise. Every gate sees every token.
 """
 
@@ -15,7 +16,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorfold.contracts.gates import Gate
+from tensorfold.contracts.gates import Gate, ReplacingGate
 
 __all__ = ["AllowedTokens", "ForcedRun", "GateSet", "GateStates", "MinTokens", "Verdict"]
 
@@ -70,6 +71,13 @@ class GateSet:
             if mask is not None:
                 allowed = mask if allowed is None else allowed & mask
         return Verdict(allowed=allowed)
+
+    def kept(self, states: GateStates, token: int) -> int:
+        """What is kept of a token that was drawn and not forced."""
+        for gate, state in zip(self.gates, states, strict=True):
+            if isinstance(gate, ReplacingGate) and (other := gate.replaced(state, token)) != token:
+                return other
+        return token
 
 
 class MinTokens:

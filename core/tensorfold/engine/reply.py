@@ -29,6 +29,8 @@ class ReplyText:
         """Tokens that began or ended inside the reasoning, its markers included."""
         self.calls = 0
         """Tool calls begun."""
+        self.broken = False
+        """Whether one of them broke off: its arguments do not parse."""
         self._choice = choice
         self._detokenizer = detokenizer
         self._stops = stops
@@ -80,15 +82,19 @@ class ReplyText:
         return self._events(self._parser.feed(text, tuple(tokens)))
 
     def _events(self, pieces: Sequence[ReplyPiece]) -> list[Event]:
-        return [self._event(piece) for piece in pieces]
+        return [event for piece in pieces if (event := self._event(piece)) is not None]
 
-    def _event(self, piece: ReplyPiece) -> Event:
+    def _event(self, piece: ReplyPiece) -> Event | None:
         match piece:
+            case CallPiece(name=None, arguments="", broken=broken):
+                self.broken |= broken
+                return None
             case TextPiece(text, tokens):
                 return TextDelta(self._choice, text, tokens)
             case ThinkingPiece(text, tokens):
                 return ThinkingDelta(self._choice, text, tokens)
             case CallPiece(index, name, arguments):
+                self.broken |= piece.broken
                 if name is not None:
                     self.calls += 1
                 named = None if name is None else self._call_id(index)

@@ -6,9 +6,10 @@ A sequence knows tokens alone: not its slot, not its neighbours, not the Runner.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Sequence as SequenceOf
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 from tensorfold.contracts.sampling import Draw, Drawn
 from tensorfold.engine.drafts import Chances, Drafter, Source
@@ -163,7 +164,7 @@ class Sequence:
         source, proposals = self._proposals(min(most, rows - 1))
         guesses = _Guesses(proposals, self.replaying)
         while len(draws) < rows:
-            guess = guesses.next(verdict, self.job.vocabulary)
+            guess = guesses.next(verdict, self.job.vocabulary, partial(self.job.gates.kept, states[-1]))
             if guess is None or guess in self.job.ends:
                 break
             after = self.job.gates.advance(states[-1], guess)
@@ -234,7 +235,8 @@ class Sequence:
         """
         self.drafted += sum(window.drafted)
         self._suggested = ()
-        for row, each in enumerate(drawn):
+        for row, drawn_ in enumerate(drawn):
+            each = self._kept(drawn_, window.draws[row], window.states[row])
             guessed = row < len(window.guesses)
             right = guessed and window.guesses[row] == each.token
             yield from self._append(each, window.states[row], window.states[row + 1] if right else None)
@@ -247,6 +249,13 @@ class Sequence:
     def _learn(self, source: Source, *, right: bool) -> None:
         self._odds[source].learn(int(right), int(not right))
         self._chances.learn(source, int(right), int(not right))
+
+    def _kept(self, drawn: Drawn, draw: Draw, states: GateStates) -> Drawn:
+        """What was drawn, or what a gate puts in its place; that has no log-probability of its own."""
+        if drawn.problem is not None or draw.forced is not None:
+            return drawn
+        token = self.job.gates.kept(states, drawn.token)
+        return drawn if token == drawn.token else replace(drawn, token=token, logprob=None)
 
     def _append(self, drawn: Drawn, before: GateStates, after: GateStates | None) -> list[Event]:
         """One token more, with all that looks at tokens; `after` is the gates' next state if it is known."""
@@ -294,10 +303,14 @@ class Sequence:
         """End the reply: the text that was held back, unless a stop string `matched`, and `Stopped`."""
         # Of a reply that is replayed, everything up to here was sent, and the rest is not there yet.
         events = [] if self.replaying else self._text.finish(matched=matched is not None)
-        if reason == "end" and self._text.calls:
+        if self._text.calls and not self._text.broken and (reason == "end" or self._endless(reason)):
             reason = "tool_calls"
         self.stopped = Stopped(self.choice, reason, matched)
         return [*events, self.stopped]
+
+    def _endless(self, reason: StopReason) -> bool:
+        """Whether the reply could end in no other way than by its limit."""
+        return reason == "length" and self.job.request.limits.ignore_eos
 
 
 class _Guesses:
@@ -310,16 +323,17 @@ class _Guesses:
         self._replayed = replayed
         self._forced = False
 
-    def next(self, verdict: Verdict, vocabulary: int) -> int | None:
-        """The next guess, or None when there is none that the gates permit."""
+    def next(self, verdict: Verdict, vocabulary: int, kept: Callable[[int], int]) -> int | None:
+        """The next guess, or None when there is none that the gates permit; `kept` is what they keep of a token."""
         proposed = next(iter(self._proposals), None)
         self._forced = verdict.forced is not None
         guess = verdict.forced if self._forced else proposed
+        if guess is None or not 0 <= guess < vocabulary:
+            return None
+        guess = guess if self._forced else kept(guess)
         # Proposals behind a forced token that they did not foresee continue another text.
         self._proposals = self._proposals[1:] if guess == proposed else ()
-        if guess is None or not 0 <= guess < vocabulary or not verdict.permits(guess):
-            return None
-        return guess
+        return guess if verdict.permits(guess) else None
 
     def keep(self, guess: int) -> None:
         """The guess becomes part of the window."""

@@ -53,7 +53,7 @@ class Peek(msgspec.Struct):
 class CompletionBody(Controls, kw_only=True):
     """A request's body."""
 
-    prompt: msgspec.Raw = _ABSENT
+    prompt: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     """Text, token ids, or a list of either."""
     add_special_tokens: bool | None = None
     """Whether the tokenizer adds its own to a text; null is false."""

@@ -162,7 +162,8 @@ class Whole(Head, Generic[C]):
 
     choices: list[C]
     usage: UsageBody
-    timings: TimingsBody
+    timings: TimingsBody | UnsetType
+    """Of a single reply; those of several that run at once say little."""
     tensorfold: FoldBody
 
 
@@ -176,7 +177,7 @@ def whole_answer(head: Head, choices: list[C], answer: Answer) -> bytes:
         head.system_fingerprint,
         choices,
         UsageBody.of(answer.usage),
-        TimingsBody.of(answer.usage, answer.timings),
+        TimingsBody.of(answer.usage, answer.timings) if len(choices) == 1 else UNSET,
         FoldBody.of(answer.token_sha),
     )
     return msgspec.json.encode(body)

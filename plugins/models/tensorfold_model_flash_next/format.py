@@ -1,4 +1,4 @@
-"""How Qwen3.8-Flash-Next converses: as text, until its reasoning and calls are read."""
+"""How Qwen3.8-Flash-Next converses: its reasoning and its calls."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ __all__ = ["chat_format"]
 
 
 def chat_format() -> ChatFormat:
-    """Reasoning and calls stay in the text as they are written."""
+    """Reasoning in `<think>`, calls in XML."""
     # Imported here, since a family is listed by commands that render nothing.
-    from tensorfold.chat.plain import PlainFormat
+    from tensorfold.chat.formats import QwenFormat
 
-    return PlainFormat()
+    return QwenFormat()

@@ -1,4 +1,4 @@
-"""How GLM-5.3 and GLM-5.3-Flash converse: as text, until their reasoning and calls are read."""
+"""How GLM-5.3 and GLM-5.3-Flash converse: their reasoning and their calls."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ __all__ = ["chat_format"]
 
 
 def chat_format() -> ChatFormat:
-    """Reasoning and calls stay in the text as they are written."""
+    """Reasoning in `<think>`, calls as pairs of keys and values."""
     # Imported here, since a family is listed by commands that render nothing.
-    from tensorfold.chat.plain import PlainFormat
+    from tensorfold.chat.formats import GlmFormat
 
-    return PlainFormat()
+    return GlmFormat()

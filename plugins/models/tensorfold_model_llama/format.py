@@ -1,4 +1,4 @@
-"""How these checkpoints converse: by their own template, and in plain text."""
+"""How these checkpoints converse: as their own template shows."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ __all__ = ["chat_format"]
 
 
 def chat_format() -> ChatFormat:
-    """Neither reasoning nor calls have markup that all of them share."""
+    """Calls in JSON and reasoning in `<think>`, for those that were taught either; the others write plain text."""
     # Imported here, since a family is listed by commands that render nothing.
-    from tensorfold.chat.plain import PlainFormat
+    from tensorfold.chat.formats import HermesFormat
 
-    return PlainFormat()
+    return HermesFormat()

@@ -1,4 +1,4 @@
-"""How Nemotron 3 checkpoints converse: by their own template, and in plain text."""
+"""How Nemotron 3 checkpoints converse: their reasoning and their calls."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ __all__ = ["chat_format"]
 
 
 def chat_format() -> ChatFormat:
-    """Neither reasoning nor calls have markup that all of them share."""
+    """Reasoning in `<think>`, calls in XML, with switches of their own."""
     # Imported here, since a family is listed by commands that render nothing.
-    from tensorfold.chat.plain import PlainFormat
+    from tensorfold.chat.formats import NemotronFormat
 
-    return PlainFormat()
+    return NemotronFormat()

@@ -1,4 +1,4 @@
-"""How Qwen3.8 checkpoints converse: by their own template, and in plain text."""
+"""How Qwen3.8 checkpoints converse: their reasoning and their calls."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ __all__ = ["chat_format"]
 
 
 def chat_format() -> ChatFormat:
-    """Neither reasoning nor calls have markup that all of them share."""
+    """Reasoning in `<think>`, calls in XML."""
     # Imported here, since a family is listed by commands that render nothing.
-    from tensorfold.chat.plain import PlainFormat
+    from tensorfold.chat.formats import QwenFormat
 
-    return PlainFormat()
+    return QwenFormat()
