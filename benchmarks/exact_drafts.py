@@ -24,7 +24,7 @@ def surface(w, h, d):
 
 
 async def main() -> None:
-    wanted = arguments(__doc__ or "", repeats=3, reply=64)
+    wanted = arguments(__doc__ or "", repeats=3, reply=48)
     model = load(wanted.backend)
     ids = model.ids(CODE * 2 + CODE[:60])
     rates: dict[bool, list[float]] = {True: [], False: []}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Generic
 
 import numpy as np
@@ -292,9 +292,7 @@ class Runner(Generic[A]):
             place = {row: number for number, row in enumerate(block)}
             inside = [index for index in order if draws[index].row in place]
             logits = self._logits(output, block)
-            answers = self._session.sample(
-                logits, [replace(draws[index], row=place[draws[index].row]) for index in inside]
-            )
+            answers = self._session.sample(logits, [draws[index].at(place[draws[index].row]) for index in inside])
             drawn.update(zip(inside, answers, strict=True))
         return [drawn[index] for index in range(len(draws))]
 

@@ -56,6 +56,15 @@ class Draw:
     logprobs: int | None = None
     """How many alternatives to report; None: no log-probabilities."""
 
+    def at(self, row: int) -> Draw:
+        """The same draw from another row.
+
+        PERF: a quarter of the time of `dataclasses.replace`, once or twice a token.
+        """
+        if row == self.row:
+            return self
+        return Draw(row, self.key, self.position, self.rule, self.allowed, self.forced, self.counts, self.logprobs)
+
 
 @dataclass(frozen=True, slots=True)
 class Drawn:

@@ -12,7 +12,7 @@ How each goes back and is kept (`commit` takes the length to keep; `kept = lengt
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, TypeGuard
+from typing import Literal, NamedTuple, TypeAlias, TypeGuard
 
 __all__ = [
     "KV",
@@ -112,9 +112,11 @@ SlotSpec: TypeAlias = Conv | Recent | Recurrent
 StateSpec: TypeAlias = PagedSpec | SlotSpec
 
 
-@dataclass(frozen=True, slots=True)
-class TableKey:
-    """States with equal keys share one page table: page number i holds positions 64 i to 64 i + 63 of each."""
+class TableKey(NamedTuple):
+    """States with equal keys share one page table: page number i holds positions 64 i to 64 i + 63 of each.
+
+    PERF: a named tuple, since it is a key of dictionaries several times a token and a dataclass is hashed in Python.
+    """
 
     group: Group
     window: int | None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from tensorfold.compute.runner import Output
@@ -76,7 +76,7 @@ class Prefill:
                 ids = job.ids[chunk.start : chunk.end]
                 want: Want = "all" if job.whole else "last" if chunk.end == len(job.ids) else "none"
                 output = steps.runner.forward([Segment(slot, ids, chunk.start, want=want, kind="chunk")])
-                draws = [replace(window.draws[0], row=output.rows - 1) for window in windows]
+                draws = [window.draws[0].at(output.rows - 1) for window in windows]
                 drawn = steps.runner.sample(output, draws) if begun else []
                 if job.whole:
                     self._read_prompt(entry.active, chunk, output)

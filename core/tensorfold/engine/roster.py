@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from types import TracebackType
 
 import structlog
 
@@ -32,6 +32,33 @@ class Totals:
     failures: int = 0
     prefill_seconds: float = 0.0
     decode_seconds: float = 0.0
+
+
+class Guarded:
+    """A block whose failure belongs to some requests; see `Roster.guarded`.
+
+    PERF: entered several times a token, and three times as fast as a generator's context.
+    """
+
+    __slots__ = ("_actives", "_doing", "_roster")
+
+    def __init__(self, roster: Roster, doing: str, actives: Iterable[ActiveRequest]) -> None:
+        self._roster = roster
+        self._doing = doing
+        self._actives = actives
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        if not isinstance(error, Exception) or isinstance(error, OutOfPages):
+            return False
+        # A plugin may raise anything; `fail` logs it.
+        for active in self._actives:
+            self._roster.fail(active, error, self._doing)
+        return True
 
 
 class Roster:
@@ -83,20 +110,12 @@ class Roster:
         self._leave(active)
         active.post(Failed.of(error))
 
-    @contextmanager
-    def guarded(self, doing: str, actives: Iterable[ActiveRequest]) -> Generator[None, None, None]:
+    def guarded(self, doing: str, actives: Iterable[ActiveRequest]) -> Guarded:
         """What goes wrong inside, in a model, a backend or a plugin, ends these requests and nothing else.
 
-        Raises:
-            OutOfPages: nothing has gone wrong; room has to be made.
+        `OutOfPages` passes: nothing has gone wrong then, and room has to be made.
         """
-        try:
-            yield
-        except OutOfPages:
-            raise
-        except Exception as error:  # noqa: BLE001 (a plugin may raise anything; `fail` logs it)
-            for active in actives:
-                self.fail(active, error, doing)
+        return Guarded(self, doing, actives)
 
     def abort(self, active: ActiveRequest) -> None:
         """Nobody waits for the rest."""

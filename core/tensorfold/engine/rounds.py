@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from tensorfold.compute.runner import Output
@@ -85,7 +84,7 @@ class Rounds:
         """The draws of all rows in one call, window by window."""
         draws: list[Draw] = []
         for (first, _), window in zip(output.bounds, windows, strict=True):
-            draws += [replace(draw, row=first + draw.row) for draw in window.draws]
+            draws += [draw.at(first + draw.row) for draw in window.draws]
         drawn = iter(self._steps.runner.sample(output, draws))
         return [[next(drawn) for _ in window.draws] for window in windows]
 
