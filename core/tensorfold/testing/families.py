@@ -36,6 +36,7 @@ from tensorfold.contracts.states import Group
 from tensorfold.contracts.step import Kind, Segment
 from tensorfold.contracts.tensors import Tensor, TensorInfo
 from tensorfold.errors import CheckpointUnsupported, WeightsMismatch
+from tensorfold.testing.replies import Replies, some_requests
 
 __all__ = ["ModelFamilyContract", "TinyCheckpoint"]
 
@@ -51,6 +52,13 @@ class TinyCheckpoint:
     source: TensorSource
 
 
+class _Borrowed(Runner[Any]):
+    """A runner that leaves its session open."""
+
+    def close(self) -> None:
+        return
+
+
 class Model:
     """A family's tiny checkpoint on one session, and the ways to run it that the contract compares."""
 
@@ -61,9 +69,16 @@ class Model:
 
     def runner(self) -> Runner[Any]:
         """A fresh one, with room for four sequences."""
+        return self._runner(Runner, None)
+
+    def borrowed(self) -> Runner[Any]:
+        """The same with short chunks, for an engine: the session outlives it."""
+        return self._runner(_Borrowed, 16)
+
+    def _runner(self, kind: type[Runner[Any]], chunk: int | None) -> Runner[Any]:
         context = min(self.geometry.window, 256)
-        plan = plan_memory(self.geometry, self.session, lanes=4, context=context, budget=1 << 28)
-        return Runner(self.decoder, self.session, self.geometry, lanes=4, pages=plan.pages, identity="tiny")
+        plan = plan_memory(self.geometry, self.session, lanes=4, context=context, budget=1 << 28, chunk=chunk)
+        return kind(self.decoder, self.session, self.geometry, lanes=4, pages=plan.pages, identity="tiny", chunk=chunk)
 
     def tokens(self, count: int, seed: int = 0) -> tuple[int, ...]:
         """A sequence."""
@@ -312,6 +327,16 @@ class ModelFamilyContract:
         runner.forward([Segment(fresh, model.tokens(7, seed=7), 10)])
         runner.release(fresh)
         np.testing.assert_array_equal(_feed(runner, _slot(runner), tokens, [10], "rows"), expected)
+
+    # ---- through the engine --------------------------------------------------------------------------------
+
+    def test_replies_do_not_depend_on_how_they_are_computed(self, model: Model) -> None:
+        """Drafted by copies and by the model's own head, beside others, and from a kept prefix: the serial replies."""
+        requests = some_requests(model.tokens(45))
+        replies = Replies(model.borrowed, model.geometry.vocabulary)
+        serial = replies.serial(requests)
+        assert replies.drafted_together(requests) == serial
+        assert replies.resumed(requests) == serial
 
     # ---- the draft head ------------------------------------------------------------------------------------
 

@@ -1,82 +1,94 @@
-"""Replies fed to a format's parser in pieces of every size; for tests of formats."""
+"""Replies of a runner through the real engine, in the ways that must not matter. For the contract of families."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from tensorfold.contracts.chat import CallPiece, ChatFormat, ReplyPiece, TextPiece, ThinkingPiece
-from tensorfold.ir import JSON, Chat, Message, Request, Text, Tool, ToolChoice
+import msgspec
 
-__all__ = ["Parsed", "cuts", "parsed", "request_with"]
+from tensorfold.chat.plain import PlainFormat
+from tensorfold.compute.runner import Runner
+from tensorfold.engine.copies import CopyDrafting
+from tensorfold.engine.depth import Deepest
+from tensorfold.engine.engine import LocalEngine
+from tensorfold.engine.settings import EngineSettings
+from tensorfold.ir import Answer, Limits, Request, Sampling, TokensPrompt, fold
+from tensorfold.testing.toy_tokenizer import ToyPrompts, ToyTokenizer
 
+__all__ = ["Replies", "some_requests"]
 
-@dataclass(slots=True)
-class Parsed:
-    """What a reply was found to be."""
-
-    content: str = ""
-    thinking: str = ""
-    calls: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-    """Names, and arguments as they were written."""
-    broken: bool = False
-    pieces: list[ReplyPiece] = field(default_factory=list[ReplyPiece])
-    """All of them, as they came."""
-
-    def add(self, piece: ReplyPiece) -> None:
-        """One piece more, which has to keep to the contract."""
-        self.pieces.append(piece)
-        match piece:
-            case TextPiece(text):
-                self.content += text
-            case ThinkingPiece(text):
-                self.thinking += text
-            case CallPiece(index, str() as name):
-                assert index == len(self.calls), "calls are numbered from 0, and a name comes once"
-                self.calls.append((name, piece.arguments))
-            case CallPiece(index):
-                assert index == len(self.calls) - 1, "arguments belong to the latest call"
-                name, arguments = self.calls[index]
-                self.calls[index] = (name, arguments + piece.arguments)
-                self.broken |= piece.broken
-
-    @property
-    def arguments(self) -> list[tuple[str, JSON]]:
-        """Names and parsed arguments; the text itself where it does not parse."""
-        return [(name, _parsed(text)) for name, text in self.calls]
+REPLY = 12
 
 
-def _parsed(text: str) -> JSON:
-    try:
-        value: JSON = json.loads(text)
-    except ValueError:
-        return text
-    return value
+def some_requests(tokens: Sequence[int]) -> list[Request]:
+    """A greedy and a sampled one, and one whose prompt repeats itself, with log-probabilities."""
+    half = tuple(tokens[: len(tokens) // 2])
+    samplings = (Sampling(temperature=0.0), Sampling(temperature=1.1, top_p=0.95, seed=5), Sampling(temperature=0.0))
+    prompts = (tuple(tokens), tuple(tokens[3:]), (*half, *half))
+    return [
+        Request(
+            id=str(number),
+            prompt=TokensPrompt(prompt),
+            sampling=sampling,
+            limits=Limits(max_tokens=REPLY, ignore_eos=True),
+            logprobs=2,
+        )
+        for number, (prompt, sampling) in enumerate(zip(prompts, samplings, strict=True))
+    ]
 
 
-def request_with(tools: Iterable[Tool], *, choice: ToolChoice | None = None) -> Request:
-    """A chat that offers these tools."""
-    chat = Chat((Message("user", (Text("x"),)),), tools=tuple(tools))
-    return Request(id="r", prompt=chat, tool_choice=choice or ToolChoice())
+@dataclass(frozen=True)
+class Replies:
+    """Ways to serve the same requests; each gives what the choices are, to the last bit of every log-probability."""
 
+    runner: Callable[[], Runner[Any]]
+    """Makes a fresh one, with lanes for all requests."""
+    vocabulary: int
 
-def parsed(format: ChatFormat, request: Request, prompt: str, parts: Iterable[str]) -> Parsed:
-    """A whole reply, fed in these parts."""
-    parser = format.parser(request, prompt)
-    found = Parsed()
-    for part in parts:
-        for piece in parser.feed(part, ()):
-            found.add(piece)
-    for piece in parser.finish():
-        found.add(piece)
-    return found
+    def serial(self, requests: Sequence[Request]) -> list[Any]:
+        """One after the other, one token a step, nothing kept."""
+        plain = [msgspec.structs.replace(each, draft=False) for each in requests]
+        return self._choices(self._run(plain, EngineSettings(prefix_bytes=0), together=False))
 
+    def drafted_together(self, requests: Sequence[Request]) -> list[Any]:
+        """All at once, with copies and the model's own draft head."""
+        return self._choices(self._run(requests, EngineSettings(), together=True))
 
-def cuts(text: str) -> Iterator[list[str]]:
-    """The text whole, a character at a time, a few at a time, and cut in two at every place."""
-    yield [text]
-    for size in (1, 3, 8):
-        yield [text[at : at + size] for at in range(0, len(text), size)]
-    for at in range(1, len(text)):
-        yield [text[:at], text[at:]]
+    def resumed(self, requests: Sequence[Request]) -> list[Any]:
+        """Each a second time on one engine, from what was kept the first time."""
+        answers = self._run([*requests, *requests], EngineSettings(), together=False)[len(requests) :]
+        assert all(answer.usage.cached_tokens for answer in answers), "nothing was kept"
+        return self._choices(answers)
+
+    @staticmethod
+    def _choices(answers: Sequence[Answer]) -> list[Any]:
+        return [(answer.token_sha, answer.choices) for answer in answers]
+
+    def _run(self, requests: Sequence[Request], settings: EngineSettings, *, together: bool) -> list[Answer]:
+        return asyncio.run(self._served(requests, settings, together=together))
+
+    async def _served(self, requests: Sequence[Request], settings: EngineSettings, *, together: bool) -> list[Answer]:
+        tokenizer = ToyTokenizer([f"<{number}>" for number in range(max(0, self.vocabulary - 256))])
+        engine = LocalEngine(
+            self.runner(),
+            prompts=ToyPrompts(tokenizer),
+            tokenizer=tokenizer,
+            chat=PlainFormat(),
+            settings=settings,
+            drafting=CopyDrafting(),
+            depth=Deepest(),
+        )
+
+        async def one(request: Request) -> Answer:
+            return fold([event async for event in await engine.submit(request)])
+
+        engine.start()
+        try:
+            if together:
+                return list(await asyncio.gather(*map(one, requests)))
+            return [await one(each) for each in requests]
+        finally:
+            await engine.close(0)
