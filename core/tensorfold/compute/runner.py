@@ -9,6 +9,8 @@ from typing import Generic
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorfold.compute.holdings import Memory, Pages
+from tensorfold.compute.output import HiddenRows, Output
 from tensorfold.compute.pages import GONE, PagedRange, PageTables, pages_a_sequence
 from tensorfold.compute.snapshots import Snapshot, export_snapshot, import_snapshot, snapshot_bytes
 from tensorfold.compute.steps import StepBuilder
@@ -25,64 +27,6 @@ __all__ = ["HiddenRows", "Memory", "Output", "Pages", "Runner"]
 
 LOGITS_BLOCK = 64
 """Rows whose logits are computed in one call, whatever was asked for, so that memory stays bounded."""
-
-
-@dataclass(frozen=True, slots=True)
-class Output(Generic[A]):
-    """What a forward leaves to read: hidden rows, until the next forward."""
-
-    hidden: A
-    """`[R, H]`: every row of the step."""
-    picked: A | None
-    """`[N, H]`: the wanted rows; None when there are none."""
-    bounds: tuple[tuple[int, int], ...]
-    """For each segment, the range of its wanted rows in `picked`, end exclusive."""
-    spans: tuple[tuple[int, int], ...]
-    """For each segment, the range of all its rows in `hidden`."""
-    group: Group = "main"
-    """Whose rows they are: the decoder's, or its draft head's."""
-
-    @property
-    def rows(self) -> int:
-        """N, the number of wanted rows."""
-        return self.bounds[-1][1] if self.bounds else 0
-
-
-@dataclass(frozen=True, slots=True)
-class HiddenRows(Generic[A]):
-    """Rows of an output's hidden states, to be given to a draft head."""
-
-    output: Output[A]
-    segment: int
-    count: int
-    """So many rows of the segment."""
-    first: int = 0
-    """The first of them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """What a runner holds and could still give."""
-
-    lanes: int
-    lanes_free: int
-    positions: int
-    """Of the scarcest full table, in positions; 0 when no state grows."""
-    positions_free: int
-    """Held by nobody."""
-    positions_spare: int
-    """Held by snapshots alone, and free once those are dropped."""
-    bytes: int
-    """Device memory of all states."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pages:
-    """One pool, in pages."""
-
-    free: int
-    spare: int
-    """Held by snapshots alone."""
 
 
 @dataclass(slots=True)
@@ -197,7 +141,7 @@ class Runner(Generic[A]):
         head = self._decoder.draft
         if head is None:
             raise BackendError("this model has no draft head")
-        rows = [_hidden(each) for each in hidden]
+        rows = [each.rows for each in hidden]
         joined: A = rows[0] if len(rows) == 1 else self._ops["rows"].concat(rows, axis=0)
         return self._run(head, segments, "draft", {"hidden": joined})
 
@@ -437,9 +381,3 @@ class Runner(Generic[A]):
     def close(self) -> None:
         """Free the device."""
         self._session.close()
-
-
-def _hidden(wanted: HiddenRows[A]) -> A:
-    first = wanted.output.spans[wanted.segment][0] + wanted.first
-    rows: A = wanted.output.hidden[first : first + wanted.count]
-    return rows

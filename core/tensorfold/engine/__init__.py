@@ -2,13 +2,18 @@
 
 | module | its one idea |
 |---|---|
-| engine, settings, front | the facade on the event loop's side, its configuration, the pool that renders and tokenizes |
-| admission, limits, rules, keys, plan | from a request to a `Job`: all that decides the bits of its replies |
+| engine, settings, front, watchdog | the facade on the event loop's side, its configuration, the pool that renders and tokenizes, who watches |
+| admission, limits, rules, keys, plan, titles | from a request to a `Job`: all that decides the bits of its replies, and whether anybody waits for it |
 | job, active | the frozen job; its accounting while it runs |
-| sequence, gates, drafts | one reply: windows offered, draws accepted, tokens masked, forced and guessed |
+| sequence, gates | one reply: windows offered, draws accepted, tokens masked and forced |
+| constraints, forcing, spelling, thinking | the gates that requests ask for |
+| drafts, copies, heads | guesses: from the text before, from the checkpoint's own draft head |
+| costs, depth, probe | what steps cost, how many guesses pay, and whether rows are independent on this machine |
 | reply, detokenize, stops | tokens to text, text to events |
 | scheduler, policies | whose turn it is |
 | lanes, capacity | slots of the Runner, and for whom there is room |
-| loop, rounds, roster | the thread, the two kinds of steps that it runs, and the ways in which a request ends |
+| prefix, kept, sharing | prompts that begin alike: a tree over tokens, snapshots behind it, who waits for whose |
+| spill, spill_file | kept prompts on disk |
+| loop, prefill, rounds, scoring, steps, roster | the thread, the kinds of steps that it runs, and the ways in which a request ends |
 | events | from the engine thread to the event loop, one wake-up a round |
 """

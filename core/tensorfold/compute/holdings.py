@@ -1,0 +1,32 @@
+"""What a runner holds of its memory, and what it could still give."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Memory", "Pages"]
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What a runner holds and could still give."""
+
+    lanes: int
+    lanes_free: int
+    positions: int
+    """Of the scarcest full table, in positions; 0 when no state grows."""
+    positions_free: int
+    """Held by nobody."""
+    positions_spare: int
+    """Held by snapshots alone, and free once those are dropped."""
+    bytes: int
+    """Device memory of all states."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """One pool, in pages."""
+
+    free: int
+    spare: int
+    """Held by snapshots alone."""
