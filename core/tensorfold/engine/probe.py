@@ -84,7 +84,7 @@ class _Trial:
 
     def run(self, most: int) -> Independence:
         """Two sequences together, then widths of one."""
-        began, proven = time.perf_counter(), 1
+        began, proven, tried = time.perf_counter(), 1, 1
         serial = self._serial(0)
         if len(self._slots) > 1 and most >= 2 * SERIAL:
             both = (serial, self._serial(1))
@@ -92,6 +92,7 @@ class _Trial:
                 together = self._rows([(place, SERIAL) for place in order])
                 if not all(np.array_equal(rows, both[place]) for rows, place in zip(together, order, strict=True)):
                     return Independence(1, 1, self._costs, "a row's bits change when another sequence shares the step")
+            tried = 2 * SERIAL
         for width in (width for width in WIDTHS if width <= most):
             if time.perf_counter() - began > PATIENCE:
                 break
@@ -101,7 +102,7 @@ class _Trial:
                 problem = f"a row's bits change when {width} rows share a step"
                 return Independence(proven, proven, self._costs, problem)
             proven = width
-        return Independence(most, proven, self._costs)
+        return Independence(most, max(proven, tried), self._costs)
 
     def _serial(self, place: int) -> NDArray[np.float32]:
         """`[SERIAL, V]`: each row in a step of its own."""
