@@ -281,14 +281,14 @@ class Sequence:
         """The token as text, and whether it ends the reply: as end token, stop token, stop string or by the limit."""
         if token in self.job.ends:
             self._text.count()
-            return self.stop("end")
+            return self.stop("end", ended_by=self._spelled(token))
         stops = token in self.job.stop_ids
         if stops and not self.job.request.limits.include_stop_str:
             self._text.count()
-            return self.stop("stop")
+            return self.stop("stop", ended_by=self._spelled(token))
         events, matched = self._text.feed(token, info)
         if stops or matched is not None:
-            return [*events, *self.stop("stop", matched)]
+            return [*events, *self.stop("stop", matched, ended_by=matched or self._spelled(token))]
         if self.left <= 0:
             return [*events, *self.stop(self.job.limit.reason)]
         return events
@@ -299,13 +299,16 @@ class Sequence:
             return None
         return self.job.spelled_info(drawn.token, drawn)
 
-    def stop(self, reason: StopReason, matched: str | None = None) -> list[Event]:
+    def _spelled(self, token: int) -> str:
+        return self.job.tokenizer.token_bytes(token).decode(errors="replace")
+
+    def stop(self, reason: StopReason, matched: str | None = None, *, ended_by: str | None = None) -> list[Event]:
         """End the reply: the text that was held back, unless a stop string `matched`, and `Stopped`."""
         # Of a reply that is replayed, everything up to here was sent, and the rest is not there yet.
         events = [] if self.replaying else self._text.finish(matched=matched is not None)
         if self._text.calls and not self._text.broken and (reason == "end" or self._endless(reason)):
             reason = "tool_calls"
-        self.stopped = Stopped(self.choice, reason, matched)
+        self.stopped = Stopped(self.choice, reason, matched, ended_by)
         return [*events, self.stopped]
 
     def _endless(self, reason: StopReason) -> bool:

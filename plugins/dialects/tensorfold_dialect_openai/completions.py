@@ -16,6 +16,7 @@ from tensorfold.ir import (
     Prompt,
     Request,
     Stopped,
+    StopReason,
     TextDelta,
     TextPrompt,
     ThinkingDelta,
@@ -28,6 +29,7 @@ from tensorfold_dialect_openai.controls import Controls, StreamOptions, build_re
 from tensorfold_dialect_openai.errors import OpenAIErrors
 from tensorfold_dialect_openai.replies import (
     TextChoice,
+    eos_reason,
     finish_reason,
     head_of,
     whole_answer,
@@ -54,6 +56,8 @@ class CompletionBody(Controls, kw_only=True):
     """Text, token ids, or a list of either."""
     add_special_tokens: bool | None = None
     """Whether the tokenizer adds its own to a text; null is false."""
+    stop_after_output: bool | None = None
+    """End at the first text."""
 
 
 class CompletionsCodec(OpenAIErrors):
@@ -76,7 +80,16 @@ class CompletionsCodec(OpenAIErrors):
             raise DecodeError("prompt is missing", param="prompt")
         special = bool(wanted.add_special_tokens)
         prompts = tuple(_prompt(prompt, special) for prompt in read_prompts(wanted.prompt))
-        return CompletionsExchange(build_requests(prompts, wanted, context), wanted, context)
+        requests = build_requests(prompts, wanted, context)
+        if wanted.stop_after_output:
+            requests = tuple(_stopping(request) for request in requests)
+        return CompletionsExchange(requests, wanted, context)
+
+
+def _stopping(request: Request) -> Request:
+    """The request, which ends at the first text."""
+    limits = msgspec.structs.replace(request.limits, stop_after_output=True)
+    return msgspec.structs.replace(request, limits=limits)
 
 
 def _prompt(prompt: str | tuple[int, ...], special: bool) -> Prompt:
@@ -111,7 +124,15 @@ class CompletionsExchange:
 def _choice(index: int, choice: ChoiceAnswer) -> TextChoice:
     # A raw reply is all text: what a family would call reasoning belongs to it.
     text = choice.thinking + choice.text
-    return TextChoice(index, text, finish_reason(choice.reason), stop_reason=choice.detail or UNSET)
+    return _ended(TextChoice(index, text), choice.reason, choice.detail, choice.ended_by)
+
+
+def _ended(choice: TextChoice, reason: StopReason, detail: str | None, ended_by: str | None) -> TextChoice:
+    choice.finish_reason = finish_reason(reason)
+    choice.stop_reason = detail or UNSET
+    choice.stop_str = ended_by or UNSET
+    choice.eos_reason = eos_reason(reason)
+    return choice
 
 
 class CompletionEncoder(EventEncoder[TextChoice]):
@@ -124,9 +145,7 @@ class CompletionEncoder(EventEncoder[TextChoice]):
 
     def ending(self, stopped: Stopped) -> Iterable[TextChoice]:
         """The finish reason on an empty text."""
-        yield TextChoice(
-            stopped.choice, "", finish_reason=finish_reason(stopped.reason), stop_reason=stopped.detail or UNSET
-        )
+        yield _ended(TextChoice(stopped.choice, ""), stopped.reason, stopped.detail, stopped.ended_by)
 
     def nothing(self) -> TextChoice:
         """No text."""

@@ -19,12 +19,7 @@ _SHARED: Fields = {
     "service_tier": ("auto", "default"),
     "prediction": (),
     "moderation": (),
-    # structured output, as vLLM spells it
-    "guided_json": (),
-    "guided_regex": (),
-    "guided_choice": ([],),
-    "guided_grammar": (),
-    "structured_outputs": ({},),
+    # structured output, as TabbyAPI spells it
     "json_schema": (),
     "regex_pattern": (),
     "grammar_string": (),
@@ -77,22 +72,14 @@ _SHARED: Fields = {
     "cfg_scale": (1,),
     "guidance_scale": (1,),
     "negative_prompt": ("",),
-    "loop_detect_window": (),
 }
 
 CHAT_FIELDS: Fields = {
-    "tools": ([],),
-    "tool_choice": ("none", "auto"),
     "functions": ([],),
     "function_call": ("none", "auto"),
-    "response_format": ({"type": "text"},),
-    "reasoning_effort": (),
     "reasoning": (),
     "include_reasoning": (True,),
-    "thinking_budget": (0,),
     "chat_template": (),
-    "chat_template_kwargs": ({},),
-    "template_vars": ({},),
     "logprobs": (False,),
     "top_logprobs": (0,),
     "modalities": (["text"],),
@@ -101,8 +88,6 @@ CHAT_FIELDS: Fields = {
     "web_search_options": (),
     "documents": ([],),
     "echo": (False,),
-    "add_generation_prompt": (True,),
-    "continue_final_message": (False,),
     "response_prefix": ("",),
     "add_special_tokens": (False,),
     **_SHARED,
@@ -114,7 +99,6 @@ COMPLETION_FIELDS: Fields = {
     "suffix": ("",),
     "logprobs": (False,),
     "prompt_embeds": (),
-    "response_format": ({"type": "text"},),
     **_SHARED,
 }
 """Of `/v1/completions`."""
