@@ -144,8 +144,10 @@ def test_variables_of_the_template_are_an_object_under_either_name() -> None:
     assert both.template_kwargs == {"a": 1, "b": 2}
     assert chat(chat_template_kwargs=None).template_kwargs == {}
     for field in ("chat_template_kwargs", "template_vars"):
-        for wrong in ([], "x", 1, True):
-            assert refused(**{field: wrong}).param == field
+        wrong: list[Any] = [[], "x", 1, True]
+        for value in wrong:
+            fields: dict[str, Any] = {field: value}
+            assert refused(**fields).param == field
     assert refused(reasoning_effort="ultra").param == "reasoning_effort"
 
 
@@ -196,7 +198,7 @@ def test_content_may_be_missing_in_any_turn() -> None:
     """Agents send turns without text."""
     for role in ("system", "developer", "user", "assistant"):
         for content in ({}, {"content": None}):
-            assert chat(messages=[{"role": role, **content}]).messages == (Message(role, ()),)  # type: ignore[arg-type]
+            assert chat(messages=[{"role": role, **content}]).messages == (Message(role, ()),)
 
 
 # ---- bound replies -----------------------------------------------------------------------------------------
@@ -376,7 +378,8 @@ def test_a_loop_that_fails_the_request_is_an_error() -> None:
     """Streamed, the same object is the last event before the end."""
     failed = Failed("a loop", 500, "server_error", "loop_detected")
     encoder = decode({**HI, "stream": True}).encoder()
-    stream = b"".join(encoder.feed(event) for event in [Queued(3), TextDelta(0, "x"), failed]).decode()
+    events: list[Event] = [Queued(3), TextDelta(0, "x"), failed]
+    stream = b"".join(encoder.feed(event) for event in events).decode()
     *_, error, done = [line[6:] for line in stream.splitlines() if line]
     expected = {"error": {"message": "a loop", "type": "server_error", "param": None, "code": "loop_detected"}}
     assert (json.loads(error), done) == (expected, "[DONE]")
