@@ -111,8 +111,9 @@ class Endpoint:
     path: str
     codec: Codec
     scope: Scope = "api"
-    bodies: tuple[type, ...] = ()
-    """The wire types that the codec decodes to, for the API's description; several are alternatives."""
+    bodies: tuple[type | tuple[type, ...], ...] = ()
+    """The wire types that the codec decodes to, for the API's description: several are alternatives, and a tuple
+    of types describes one body together."""
     about: str = ""
     """What it does, in a few words, for the same."""
 
@@ -149,7 +150,7 @@ class InquiryEndpoint:
     path: str
     codec: InquiryCodec
     scope: Scope = "api"
-    bodies: tuple[type, ...] = ()
+    bodies: tuple[type | tuple[type, ...], ...] = ()
     about: str = ""
     """Both as an `Endpoint`'s."""
 

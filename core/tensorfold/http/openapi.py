@@ -30,7 +30,7 @@ class Operation:
     """The dialect, or `core`."""
     about: str
     scope: Scope
-    bodies: tuple[type, ...] = ()
+    bodies: tuple[type | tuple[type, ...], ...] = ()
     media: tuple[str, ...] = (_JSON,)
     """Of the answers."""
 
@@ -57,7 +57,7 @@ def asked_of_resource(path: str, resource: object, scope: Scope, tag: str) -> li
 
 def describe(operations: Sequence[Operation], version: str, *, guarded: bool) -> dict[str, JSON]:
     """The document, in OpenAPI 3.1. `guarded`: keys are asked for."""
-    bodies = dict.fromkeys(body for operation in operations for body in operation.bodies)
+    bodies = dict.fromkeys(part for operation in operations for body in operation.bodies for part in _parts(body))
     types = tuple(filter(_describable, bodies))
     schemas, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
     by_type: dict[type, JSON] = dict(zip(types, schemas, strict=True))
@@ -78,6 +78,15 @@ def describe(operations: Sequence[Operation], version: str, *, guarded: bool) ->
         "paths": paths,
         "components": described,
     }
+
+
+def _parts(body: type | tuple[type, ...]) -> tuple[type, ...]:
+    return body if isinstance(body, tuple) else (body,)
+
+
+def _schema(body: type | tuple[type, ...], by_type: dict[type, JSON]) -> JSON:
+    parts = [by_type.get(part, {}) for part in _parts(body)]
+    return parts[0] if len(parts) == 1 else {"allOf": parts}
 
 
 def _describable(body: type) -> bool:
@@ -105,7 +114,7 @@ def _told(operation: Operation, by_type: dict[type, JSON], *, guarded: bool) -> 
     if variables:
         told["parameters"] = variables
     if operation.bodies:
-        schemas = [by_type.get(body, {}) for body in operation.bodies]
+        schemas = [_schema(body, by_type) for body in operation.bodies]
         schema: JSON = schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
         told["requestBody"] = {"required": True, "content": {_JSON: {"schema": schema}}}
     if guarded and operation.scope != "open":
