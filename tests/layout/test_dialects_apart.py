@@ -15,11 +15,11 @@ EVERY = ("anthropic", "decisions", "llamacpp", "ollama", "openai", "vllm")
 CODE = """
 import json, sys
 from tensorfold.contracts.settings import PluginSettings
-from tensorfold.plugins import Catalog, Plugins, Wanted
+from tensorfold.plugins import Plugins, Wanted
 
-catalog = Catalog.of(Plugins(Wanted(dialects=tuple(json.loads(sys.argv[1])))), PluginSettings({}))
+offered = Plugins(Wanted(dialects=tuple(json.loads(sys.argv[1])))).dialects(PluginSettings({}))
 modules = {name.partition(".")[0] for name in sys.modules if name.startswith("tensorfold_dialect_")}
-print(json.dumps([[dialect.name for dialect in catalog.dialects], sorted(modules)]))
+print(json.dumps([[each.value.name for each in offered], sorted(modules)]))
 """
 
 
