@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from tensorfold.contracts.dialect import Endpoint, InquiryEndpoint, Scope
+from tensorfold.contracts.dialect import Body, Endpoint, InquiryEndpoint, Scope
 from tensorfold.ir import JSON
 
 __all__ = ["Operation", "asked_of", "asked_of_resource", "describe"]
@@ -30,7 +30,7 @@ class Operation:
     """The dialect, or `core`."""
     about: str
     scope: Scope
-    bodies: tuple[type | tuple[type, ...], ...] = ()
+    bodies: tuple[Body, ...] = ()
     media: tuple[str, ...] = (_JSON,)
     """Of the answers."""
 
@@ -57,8 +57,9 @@ def asked_of_resource(path: str, resource: object, scope: Scope, tag: str) -> li
 
 def describe(operations: Sequence[Operation], version: str, *, guarded: bool) -> dict[str, JSON]:
     """The document, in OpenAPI 3.1. `guarded`: keys are asked for."""
-    bodies = dict.fromkeys(part for operation in operations for body in operation.bodies for part in _parts(body))
-    types = tuple(filter(_describable, bodies))
+    bodies = [body for operation in operations for body in operation.bodies]
+    each = dict.fromkeys(type for body in bodies for type in (body if isinstance(body, tuple) else (body,)))
+    types = tuple(filter(_describable, each))
     schemas, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
     by_type: dict[type, JSON] = dict(zip(types, schemas, strict=True))
     paths: dict[str, JSON] = {}
@@ -80,15 +81,6 @@ def describe(operations: Sequence[Operation], version: str, *, guarded: bool) ->
     }
 
 
-def _parts(body: type | tuple[type, ...]) -> tuple[type, ...]:
-    return body if isinstance(body, tuple) else (body,)
-
-
-def _schema(body: type | tuple[type, ...], by_type: dict[type, JSON]) -> JSON:
-    parts = [by_type.get(part, {}) for part in _parts(body)]
-    return parts[0] if len(parts) == 1 else {"allOf": parts}
-
-
 def _describable(body: type) -> bool:
     """Whether a type has a schema; one whose defaults are no JSON has none, and stays undescribed."""
     try:
@@ -96,6 +88,12 @@ def _describable(body: type) -> bool:
     except TypeError:
         return False
     return True
+
+
+def _schema(body: Body, by_type: dict[type, JSON]) -> JSON:
+    if isinstance(body, tuple):
+        return {"allOf": [by_type.get(part, {}) for part in body]}
+    return by_type.get(body, {})
 
 
 def _told(operation: Operation, by_type: dict[type, JSON], *, guarded: bool) -> dict[str, JSON]:
