@@ -83,7 +83,7 @@ class CompletionsCodec(OpenAIErrors):
         if _SOME_LIST.match(decode_value(self._peeks, check_body(body)).messages):
             return self._chat.decode(body, context)
         wanted = self._bodies.decode(body)
-        if wanted.prompt in (b"", b"null"):
+        if bytes(wanted.prompt) in (b"", b"null"):
             raise DecodeError("prompt is missing", param="prompt")
         special = bool(wanted.add_special_tokens)
         prompts = tuple(_prompt(prompt, special) for prompt in read_prompts(wanted.prompt))
