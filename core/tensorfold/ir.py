@@ -433,6 +433,8 @@ class Scored(msgspec.Struct, frozen=True):
     labels: tuple[LabelScore, ...]
     usage: Usage
     timings: Timings
+    top: int | None = None
+    """The likeliest next token of the whole vocabulary, the lower id of equals; None: the engine does not tell."""
 
 
 # ---- events -----------------------------------------------------------------------------------------------

@@ -95,7 +95,6 @@ def test_results_of_tools_come_right_behind_their_calls() -> None:
     )
 
 
-@pytest.mark.requirement("T-363")
 def test_images_reach_the_engine() -> None:
     """Image blocks, in turns and in results, as data or by URL."""
     data = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}

@@ -16,7 +16,7 @@ from tensorfold.contracts.engine import EngineStatus
 from tensorfold.http import Application, create_app
 from tensorfold.ir import Finished, Progress, Queued, Request, Started, Stopped, TextDelta, Timings, Usage
 from tensorfold.testing.asgi import ask
-from tensorfold.testing.dialects import MODEL, DialectContract
+from tensorfold.testing.dialects import MODEL, DialectContract, reply_events
 from tensorfold.testing.scripted_engine import ScriptedEngine, ScriptItem
 from tensorfold.testing.serving import served
 from tensorfold_dialect_llamacpp import llamacpp_dialect
@@ -196,12 +196,26 @@ def test_replies_carry_timings(app: Application, path: str, body: dict[str, Any]
         assert not any("timings" in event for event in others)
 
 
+@pytest.mark.requirement("Y-020")
+def test_several_replies_have_no_timings(engine: CountingEngine) -> None:
+    """Only requests with a single generation carry `timings`."""
+    app = create_app(engine=engine, model=SHOWN, dialects=[openai_dialect()])
+    engine_of_two = ScriptedEngine(SHOWN, lambda request: reply_events(["ok"], request.choices))
+    two = create_app(engine=engine_of_two, model=SHOWN, dialects=[openai_dialect()])
+    for stream in (False, True):
+        body = json.dumps({"messages": HI, "stream": stream}).encode()
+        assert b'"timings"' in ask(app, "POST", "/v1/chat/completions", body=body).body
+        body = json.dumps({"messages": HI, "stream": stream, "n": 2}).encode()
+        answered = ask(two, "POST", "/v1/chat/completions", body=body)
+        assert b'"usage"' in answered.body and b'"timings"' not in answered.body
+
+
 def metrics(app: Application) -> dict[str, float]:
     text = ask(app, "GET", "/metrics").body.decode()
     return {name: float(value) for name, value in re.findall(r"^tabbyapi:(\S+) (\S+)$", text, re.MULTILINE)}
 
 
-@pytest.mark.requirement("Y-179", "Y-180", "Y-181", "Y-183", "Y-184", "Y-185", "Y-186")
+@pytest.mark.requirement("Y-180", "Y-181", "Y-183", "Y-184", "Y-185", "Y-186")
 def test_the_engines_readings_have_llama_cpps_names_too(app: Application, engine: CountingEngine) -> None:
     """Under `tabbyapi:`; rates are those since the last scrape; what is not counted is left out."""
     few = metrics(app)

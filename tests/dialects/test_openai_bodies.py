@@ -280,7 +280,6 @@ def test_an_unserved_field_passes_with_its_default_and_is_refused_with_another_v
         ("modalities", ["text", "audio"]),
         ("modalities", ["image"]),
         ("audio", {"voice": "alloy", "format": "wav"}),
-        ("logprobs", True),
         ("top_logprobs", 5),
         ("tool_choice", "required"),
         ("chat_template_kwargs", []),

@@ -63,7 +63,6 @@ def test_input_is_a_text_or_items() -> None:
     assert [message.role for message in chat(input=roles).messages] == ["system", "developer", "user", "assistant"]
 
 
-@pytest.mark.requirement("T-315", "T-318")
 def test_images_reach_the_engine() -> None:
     """`input_image` parts in messages and in outputs of calls."""
     image = {"type": "input_image", "image_url": "data:image/png;base64,AAAA", "detail": "low"}
@@ -179,7 +178,7 @@ def test_one_thing_alone_may_be_included() -> None:
     ("fields", "param", "words"),
     [
         ({"tools": [{"type": "web_search"}, F]}, "tools", ["web_search", "disabled"]),
-        ({"tools": [{"type": "namespace", "name": "n", "tools": []}]}, "tools", ["namespace", "multi_agent"]),
+        ({"tools": [{"type": "namespace", "name": "n", "tools": []}]}, "tools", ["namespace", "agents.enabled"]),
         ({"tools": [{"type": "file_search", "vector_store_ids": []}]}, "tools", ["file_search"]),
         ({"tools": [{"type": "custom", "name": "c"}]}, "tools", ["custom"]),
         ({"background": True}, "background", []),

@@ -147,3 +147,12 @@ def test_a_second_signal_ends_a_server_that_waits_for_a_reply(start: Start) -> N
         server.wait_for("shutting down")
         server.signal(signal.SIGINT)
         assert server.wait() == 0
+
+
+def test_a_signal_shows_what_every_thread_is_doing_and_the_server_goes_on(start: Start) -> None:
+    """SIGUSR1 writes stacks to stderr."""
+    server = start("--context", "256", "--parallel", "1")
+    assert server.health()["status"] == "ok"
+    server.signal(signal.SIGUSR1)
+    server.wait_for(r"loop\.py.* in _take")
+    assert server.health()["status"] == "ok"

@@ -109,7 +109,7 @@ def test_a_failed_round_ends_its_requests_and_the_next_one_is_served() -> None:
     asyncio.run(main())
 
 
-@pytest.mark.requirement("T-218", "T-259")
+@pytest.mark.requirement("T-218", "T-259", "T-261")
 def test_requests_outside_a_failed_step_go_on() -> None:
     """A prompt whose chunk fails takes no running reply with it."""
 

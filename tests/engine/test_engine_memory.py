@@ -85,6 +85,7 @@ def test_a_prompt_that_finds_no_pages_yields_to_the_reply_beside_it() -> None:
     assert [shown(each) for each in sent] == alone
 
 
+@pytest.mark.requirement("T-262")
 def test_requests_wait_while_there_is_no_room_for_them() -> None:
     """With room reserved ahead nobody has to yield: the later request waits for the first one's end."""
     requests = [request(letter, 20, 200) for letter in "ab"]

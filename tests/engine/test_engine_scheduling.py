@@ -201,7 +201,7 @@ def test_background_gives_its_memory_to_foreground() -> None:
     assert text(resumed) == text(alone) and isinstance(front[-1], Finished)
 
 
-@pytest.mark.requirement("T-165", "T-147")
+@pytest.mark.requirement("T-165", "T-147", "T-166")
 def test_foreground_enters_at_the_next_border_of_a_background_chunk() -> None:
     """A background prompt of many chunks lets a foreground one in after the chunk that is being computed."""
     recorder, sent = serve(request("b", 20, priority="background"), request("f", 2))

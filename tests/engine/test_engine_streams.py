@@ -337,6 +337,7 @@ def test_the_configured_window_bounds_the_checkpoints() -> None:
     assert error.message.startswith("This server's maximum context length is 128 tokens")
 
 
+@pytest.mark.requirement("T-263")
 def test_the_memory_bounds_the_window() -> None:
     """A prompt and reply that the state memory can never hold are refused at once, not when it is full."""
     error = refusal(request(limits=Limits(max_tokens=100)), window=4096, positions=128)

@@ -192,3 +192,16 @@ def test_a_closed_engine_scores_nothing() -> None:
             await engine.score(EACH)
 
     asyncio.run(main())
+
+
+def test_the_likeliest_token_of_the_vocabulary_is_told() -> None:
+    """Whether or not it is a label's."""
+    every = score(*(Label(((token,),)) for token in range(96)))
+
+    async def main() -> tuple[Scored, Scored]:
+        async with running(fake_engine(2)) as engine:
+            return await engine.score(every), await engine.score(EACH)
+
+    whole, few = asyncio.run(main())
+    logprobs = [label.logprob for label in whole.labels]
+    assert whole.top == few.top == logprobs.index(max(logprobs))

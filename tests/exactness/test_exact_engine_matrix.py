@@ -242,6 +242,7 @@ def tokens_of(answer: Answer) -> tuple[int, ...]:
 # ---- the matrix -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("T-134", "T-289", "Y-053", "T-102")
 @pytest.mark.parametrize("sampling", SAMPLINGS.values(), ids=SAMPLINGS)
 def test_drafted_replies_equal_serial_ones(runner: MakeRunner, sampling: Sampling) -> None:
     """EX-01: right drafts, drafts that are wrong here and there, and nonsense change nothing but the speed."""
@@ -276,6 +277,7 @@ def test_copies_of_repetitive_prompts_equal_serial_replies(runner: MakeRunner, s
             same(answer, reference)
 
 
+@pytest.mark.requirement("T-291")
 def test_replies_among_others_equal_solo_ones(runner: MakeRunner) -> None:
     """EX-04: whatever runs beside them, seeded or not, in whatever order they came."""
     references = [serial(runner, each) for each in OTHERS]
@@ -285,6 +287,7 @@ def test_replies_among_others_equal_solo_ones(runner: MakeRunner) -> None:
             same(answer, references[place])
 
 
+@pytest.mark.requirement("T-163")
 def test_resumed_replies_equal_solo_ones(runner: MakeRunner) -> None:
     """Preempted for memory, replayed by the plan of their prompts, compared, not sent twice."""
     requests = [
@@ -326,6 +329,7 @@ def forced(request: Request, prompt: PreparedPrompt) -> Iterable[Gate]:
     return (ForcedRun([33, 35, 37, 34]), AllowedTokens(set(range(2, VOCABULARY, 2)), VOCABULARY))
 
 
+@pytest.mark.requirement("T-197", "T-245")
 def test_gates_hold_alike_drafted_and_serial(runner: MakeRunner) -> None:
     """A forced run and a mask, with drafts that know nothing of them."""
     each = request(logprobs=1)
@@ -340,6 +344,7 @@ def test_gates_hold_alike_drafted_and_serial(runner: MakeRunner) -> None:
     assert all(token % 2 == 0 for token in tokens[4:])
 
 
+@pytest.mark.requirement("T-136")
 def test_the_stopping_token_is_the_same_drafted_and_serial(runner: MakeRunner) -> None:
     """Stop strings and end tokens inside a window end the reply at the token that completes them."""
     free = serial(runner, request(logprobs=0))
@@ -359,6 +364,7 @@ def _pairs(tokens: Sequence[int]) -> set[tuple[int, ...]]:
     return {tuple(tokens[place : place + 2]) for place in range(len(tokens))}
 
 
+@pytest.mark.requirement("T-292", "T-095")
 def test_the_same_request_again_gives_the_same_reply(runner: MakeRunner) -> None:
     """EX-03: on one engine, after other requests, and on a fresh one."""
     each = request(Sampling(temperature=1.0))
@@ -379,6 +385,7 @@ def test_the_same_request_again_gives_the_same_reply(runner: MakeRunner) -> None
         same(answer, reference)
 
 
+@pytest.mark.requirement("T-290")
 def test_replies_from_a_kept_a_spilled_and_a_reloaded_prefix_equal_fresh_ones(
     runner: MakeRunner, tmp_path: Path
 ) -> None:

@@ -22,6 +22,15 @@ def test_the_documentation_advises_a_restricted_file_over_keys_on_the_command_li
     assert "docs/api/authentication.md" in (root / "README.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.requirement("T-264", "T-288", "T-295")
+def test_the_documentation_says_what_numbers_and_repeats_mean(root: Path) -> None:
+    """A start-up estimate is no measured capacity, rates begin with the second sample, and how repeats get independent."""
+    page = " ".join((root / "docs" / "serving.md").read_text(encoding="utf-8").split())
+    assert "an estimate of capacity and not a measured one" in page
+    assert "the first sample is a baseline, rates begin with the second" in page
+    assert "For independent repeats, send a seed with each run" in page and "`TENSORFOLD_SEED_SALT`" in page
+
+
 @pytest.mark.requirement("Y-201")
 def test_no_setting_turns_authentication_off() -> None:
     """There is no switch that turns checks off: without keys every route is open, with keys they are asked for."""
@@ -29,6 +38,12 @@ def test_no_setting_turns_authentication_off() -> None:
     names = {setting.name for table in (core_table(), *launch.tables) for setting in table.settings}
     assert not {name for name in names if "disable" in name or "auth" in name}
     assert run(["serve", "--disable-auth"], {}) == 2
+
+
+@pytest.mark.requirement("Y-083")
+def test_the_documentation_says_that_probabilities_are_not_calibrated(root: Path) -> None:
+    """Documented: the probabilities of decisions are not calibrated."""
+    assert "not calibrated" in (root / "docs" / "api" / "decisions.md").read_text(encoding="utf-8")
 
 
 def test_every_link_between_pages_leads_to_a_file(root: Path) -> None:

@@ -26,8 +26,10 @@ from tensorfold.contracts.family import Geometry
 from tensorfold.contracts.policy import SchedulerPolicy
 from tensorfold.engine.constraints import Constraints
 from tensorfold.engine.copies import CopyDrafting
+from tensorfold.engine.depth import MeasuredDepth
 from tensorfold.engine.engine import LocalEngine
 from tensorfold.engine.policies import DefaultPolicy
+from tensorfold.engine.probe import Independence, probe_rows
 from tensorfold.engine.settings import EngineSettings
 from tensorfold.errors import CheckpointNotFound, ConfigError
 from tensorfold.ir import Sampling
@@ -65,6 +67,8 @@ class Assembled:
     device: str
     dtype: str
     memory: MemoryPlan
+    independence: Independence
+    """What the trial of rows has shown."""
 
 
 def assemble(config: ServeConfig, plugins: Plugins, stages: Stages) -> Assembled:
@@ -134,6 +138,7 @@ def _load(config: ServeConfig, chosen: _Chosen, session: Session[Any], stages: S
         identity=checkpoint.identity,
         chunk=config.prefill_chunk,
     )
+    independence = _independence(config, runner, stages)
     stages.stage("building the tokenizer")
     tokenizer = checkpoint.tokenizer()
     chat = family.chat(checkpoint.config)
@@ -150,8 +155,9 @@ def _load(config: ServeConfig, chosen: _Chosen, session: Session[Any], stages: S
         prompts=prompts,
         tokenizer=tokenizer,
         chat=chat,
-        settings=_engine_settings(config, memory),
+        settings=_engine_settings(config, memory, independence),
         policy=chosen.policy,
+        depth=MeasuredDepth(independence.costs),
         drafting=CopyDrafting() if config.drafts == "auto" else None,
         gates=Constraints(
             tokenizer=tokenizer,
@@ -171,7 +177,17 @@ def _load(config: ServeConfig, chosen: _Chosen, session: Session[Any], stages: S
         device=session.device,
         dtype=session.dtype,
         memory=memory,
+        independence=independence,
     )
+
+
+def _independence(config: ServeConfig, runner: Runner[Any], stages: Stages) -> Independence:
+    """How many rows may share a step."""
+    most = EngineSettings().rows
+    if not config.check_rows:
+        return Independence(most)
+    stages.stage("checking rows")
+    return probe_rows(runner, most)
 
 
 def _describe(config: ServeConfig, chosen: _Chosen, window: int, lanes: int) -> ModelInfo:
@@ -246,13 +262,14 @@ def _prefix_bytes(config: ServeConfig) -> int | None:
     return None if config.prompt_cache_gib is None else int(config.prompt_cache_gib * GIB)
 
 
-def _engine_settings(config: ServeConfig, memory: MemoryPlan) -> EngineSettings:
+def _engine_settings(config: ServeConfig, memory: MemoryPlan, independence: Independence) -> EngineSettings:
     sampling = Sampling(temperature=config.temperature, top_p=config.top_p, top_k=config.top_k, min_p=config.min_p)
     settings = EngineSettings(
         window=config.context,
         sampling=sampling,
         seed_salt=config.seed_salt,
         decode_share=config.decode_share,
+        rows=independence.rows,
         prefix_bytes=_prefix_bytes(config),
         prefix_copies=memory.copies,
         spill_folder=config.spill_dir or Path(platformdirs.user_cache_dir("tensorfold")) / "prefixes",

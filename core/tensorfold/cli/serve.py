@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import faulthandler
+import signal
 import sys
 
 import click
@@ -55,6 +57,7 @@ def serve_model(config: ServeConfig, plugins: Plugins) -> None:
     for state in plugins.states:
         if state.state == "failed":
             click.echo(f"warning: plugin {state.kind}/{state.name} is left out: {state.reason}", err=True)
+    _dump_stacks_on_demand()
     # A taken port is told now, not after a minute of reading weights.
     listen(config.host, config.port).close()
     with StartupDisplay() as display:
@@ -67,3 +70,9 @@ def serve_model(config: ServeConfig, plugins: Plugins) -> None:
         click.echo(f"tensorfold is ready\n{ready_block(assembled, url, auth)}", err=True)
 
     run_server(application, server_settings(config), on_ready=ready)
+
+
+def _dump_stacks_on_demand() -> None:
+    """SIGUSR1 writes what every thread is doing to stderr; the server goes on."""
+    if hasattr(signal, "SIGUSR1"):
+        faulthandler.register(signal.SIGUSR1, all_threads=True)

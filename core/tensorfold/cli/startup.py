@@ -73,12 +73,23 @@ def ready_block(assembled: Assembled, url: str, auth: Sequence[AuthSource]) -> s
         "backend": f"{model.backend} on {assembled.device}, {assembled.dtype}",
         "window": f"{model.window} tokens{_shortened(assembled)}, {_counted(memory.lanes, 'reply', 'replies')} at once",
         "memory": f"{memory.bytes / _MIB:,.0f} MiB of states, {memory.positions:,} positions",
+        "rows": _rows(assembled),
         "address": f"{url}/v1",
         "dialects": ", ".join(dialect.name for dialect in assembled.catalog.dialects) or "none",
         "auth": ", ".join(guards) or "no keys: whoever reaches the address may use it",
     }
     width = max(map(len, rows))
     return "\n".join(f"  {name.ljust(width)}  {text}" for name, text in rows.items())
+
+
+def _rows(assembled: Assembled) -> str:
+    """How far replies are kept apart on this machine."""
+    independence = assembled.independence
+    if independence.problem is not None:
+        narrowed = "one row a step: no drafts, no shared rounds" if independence.rows == 1 else "fewer rows a step"
+        return f"{narrowed}, at most {independence.rows}, since on this machine {independence.problem}"
+    checked = "checked bit for bit" if independence.costs else "not checked"
+    return f"up to {independence.rows} a step, {checked}"
 
 
 def _shortened(assembled: Assembled) -> str:

@@ -101,6 +101,9 @@ class ServeConfig:
         "float", 0.25, "The share of time that running replies get beside a prompt.", low=0, high=1
     )
 
+    check_rows: bool = _value(
+        "bool", True, "Check at the start, on the real weights, that replies cannot change each other."
+    )
     drafts: Drafts = _value(
         "str", "auto", "Guess tokens ahead: auto where it pays, or off; replies are the same.", among=("auto", "off")
     )

@@ -83,6 +83,8 @@ class ActiveRequest:
         """Of a prompt whose echo has log-probabilities: its tokens so far."""
         self.scores: dict[tuple[int, ...], list[float]] = {}
         """Log-probabilities of the tokens of each continuation that was scored so far."""
+        self.top: int | None = None
+        """The likeliest token behind the prompt, when its continuations are scored."""
         self._stream = stream
         self._echoed = False
         self._began: float | None = None

@@ -179,13 +179,19 @@ class Admission:
         )
         return replace(self.job(request), scored=tuple(dict.fromkeys(spellings)))
 
-    def answer(self, score: Score, logprobs: Mapping[tuple[int, ...], Sequence[float]], finished: Finished) -> Scored:
-        """The answer, from the log-probabilities of each continuation's tokens."""
+    def answer(
+        self,
+        score: Score,
+        logprobs: Mapping[tuple[int, ...], Sequence[float]],
+        top: int | None,
+        finished: Finished,
+    ) -> Scored:
+        """The answer, from the log-probabilities of each continuation's tokens and the likeliest token."""
         labels = [
             LabelScore(tuple(SpellingScore(ids, tuple(logprobs[ids])) for ids in map(self._spelled, label.spellings)))
             for label in score.labels
         ]
-        return Scored(tuple(labels), finished.usage, finished.timings)
+        return Scored(tuple(labels), finished.usage, finished.timings, top)
 
     def _spelled(self, spelling: str | tuple[int, ...]) -> tuple[int, ...]:
         if isinstance(spelling, tuple):

@@ -25,6 +25,7 @@ from tensorfold.engine.loop import EngineLoop, Submission
 from tensorfold.engine.policies import DefaultPolicy
 from tensorfold.engine.settings import EngineSettings
 from tensorfold.engine.titles import in_background
+from tensorfold.engine.watchdog import Watchdog
 from tensorfold.errors import GenerationFailed, Rejected
 from tensorfold.ir import JSON, Failed, Finished, Queued, Request, Score, Scored
 
@@ -79,14 +80,16 @@ class LocalEngine:
         # Grammars take up to a second, and the first one loads its library: templates shall not wait for them.
         self._compiling = FrontPool(settings.compile_threads, settings.compile_queue)
         self._loop = EngineLoop(runner, self._policy, settings, MeasuredDepth() if depth is None else depth, clock)
+        self._watchdog = Watchdog(self._loop.stuck, min(settings.round_limit, settings.chunk_limit, 20.0) / 4)
         self._postbox: Postbox | None = None
         self._open: set[LocalStream] = set()
         self._preparing = 0
         self._closing = False
 
     def start(self) -> None:
-        """Start the engine thread. It ends with `close`."""
+        """Start the engine thread, and the one that watches it. They end with `close`."""
         self._loop.start()
+        self._watchdog.start()
 
     # ---- requests ------------------------------------------------------------------------------------------
 
@@ -138,7 +141,7 @@ class LocalEngine:
                     case Failed():
                         raise event.error()
                     case Finished() if len(stream.scores) == len(job.scored):
-                        return self._admission.answer(request, stream.scores, event)
+                        return self._admission.answer(request, stream.scores, stream.top, event)
                     case _:
                         pass
         finally:
@@ -217,6 +220,7 @@ class LocalEngine:
         await self._until(lambda: not self._open or self._loop.over, loop.time() + grace)
         self._loop.stop()
         await self._until(lambda: self._loop.over, loop.time() + self._settings.stop_limit)
+        self._watchdog.stop()
         await self._front.close(self._settings.stop_limit)
         await self._compiling.close(self._settings.stop_limit)
         if self._loop.over:

@@ -173,6 +173,8 @@ class LocalStream:
         self.postbox = postbox
         self.scores: Mapping[tuple[int, ...], Sequence[float]] = {}
         """What a request for scores has come to; complete when its last event is there."""
+        self.top: int | None = None
+        """The likeliest token behind its prompt."""
         self._on_cancel = on_cancel
         self._on_end = on_end
         self._backlog = _Backlog()

@@ -137,9 +137,9 @@ class PrefixCache:
         return self._runner.kept_bytes + self._copies
 
     @property
-    def positions(self) -> int:
-        """Positions of all prefixes, those that several have in common counted once for each."""
-        return sum(kept.length for kept in self._order)
+    def held(self) -> tuple[KeptPrefix, ...]:
+        """All prefixes in memory, the least recently used first."""
+        return tuple(self._order)
 
     # ---- what is seen --------------------------------------------------------------------------------------
 

@@ -34,6 +34,7 @@ class Scoring:
         """The prompt is computed: every first token is read from its last row."""
         active = entry.active
         (row,) = _log_softmax(self._steps.runner.logits(output, [output.rows - 1]))
+        active.top = int(np.argmax(row))
         for ids in active.job.scored:
             active.scores[ids] = [float(row[ids[0]])]
         self._finish_if_done(entry)
@@ -94,6 +95,7 @@ class Scoring:
                 raise GenerationFailed("the engine lost the turn of this request")
             return
         active.stream.scores = active.scores
+        active.stream.top = active.top
         active.first_token(self._steps.clock())
         self._steps.roster.finish(active)
 

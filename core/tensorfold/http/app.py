@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import falcon.asgi
@@ -24,6 +25,8 @@ from tensorfold.http.door import Door
 from tensorfold.http.envelopes import Envelopes, PlainErrors
 from tensorfold.http.generation import Generation, Serving
 from tensorfold.http.guard import Guard
+from tensorfold.http.openapi import Operation, asked_of, asked_of_resource
+from tensorfold.http.reference import Reference, ReferenceJson, ReferencePage
 from tensorfold.http.resources import Health, MetricsText, Model, ModelCatalog, Models
 from tensorfold.http.routes import Route, Routes, default_errors
 from tensorfold.http.settings import HttpSettings
@@ -140,14 +143,7 @@ def create_app(
     mounts = [*_core_mounts(settings, errors), *_dialect_mounts(dialects, services, serving)]
     routes = Routes([mount.route for mount in mounts], errors)
     guard = Guard(auth, routes)
-    catalog = ModelCatalog(services, dialects)
-    own: dict[str, object] = {
-        "/health": Health(services, guard),
-        "/v1/models": Models(catalog),
-        "/v1/models/{id:path}": Model(catalog),
-        "/metrics": MetricsText(metrics),
-        "/v1/metrics": MetricsText(metrics),
-    }
+    own = _core_resources(services, dialects, guard, metrics, mounts)
     envelopes = Envelopes(routes)
     app = falcon.asgi.App(middleware=[guard])
     for mount in mounts:
@@ -162,10 +158,32 @@ def create_app(
 
 @dataclass(frozen=True, slots=True)
 class _Mount:
-    """A route and what answers it; None: the core's own."""
+    """A route and what answers it."""
 
     route: Route
     resource: object | None
+    """None: the core's own."""
+    operations: tuple[Operation, ...] = ()
+    """What the API's description says of it."""
+
+
+def _core_resources(
+    services: AppServices, dialects: Sequence[Dialect], guard: Guard, metrics: Metrics, mounts: Sequence[_Mount]
+) -> dict[str, object]:
+    catalog = ModelCatalog(services, dialects)
+    own: dict[str, object] = {
+        "/health": Health(services, guard),
+        "/v1/models": Models(catalog),
+        "/v1/models/{id:path}": Model(catalog),
+        "/metrics": MetricsText(metrics),
+        "/v1/metrics": MetricsText(metrics),
+    }
+    operations = [operation for mount in mounts for operation in mount.operations]
+    for mount in mounts:
+        if (resource := own.get(mount.route.path)) is not None:
+            operations += asked_of_resource(mount.route.path, resource, mount.route.scope, "core")
+    reference = Reference(operations, version("tensorfold"), guarded=guard.closed)
+    return {**own, "/openapi.json": ReferenceJson(reference), "/docs": ReferencePage(reference)}
 
 
 def _core_mounts(settings: HttpSettings, errors: ErrorEncoder) -> list[_Mount]:
@@ -176,6 +194,8 @@ def _core_mounts(settings: HttpSettings, errors: ErrorEncoder) -> list[_Mount]:
         "/v1/models/{id:path}": "api",
         "/metrics": metrics,
         "/v1/metrics": metrics,
+        "/openapi.json": "api",
+        "/docs": "api",
     }
     return [_Mount(Route(path, scope, errors, "the core"), None) for path, scope in scopes.items()]
 
@@ -186,11 +206,12 @@ def _dialect_mounts(dialects: Sequence[Dialect], services: AppServices, serving:
         owner = f"dialect {dialect.name}"
         for endpoint in dialect.endpoints:
             route = Route(endpoint.path, endpoint.scope, dialect.errors, owner)
-            mounts.append(_Mount(route, Generation(endpoint, serving)))
+            mounts.append(_Mount(route, Generation(endpoint, serving), (asked_of(endpoint, dialect.name),)))
         for inquiry in dialect.inquiries:
             route = Route(inquiry.path, inquiry.scope, dialect.errors, owner)
-            mounts.append(_Mount(route, Answering(inquiry, serving)))
-        for resource in dialect.resources(services):
-            route = Route(resource.path, resource.scope, dialect.errors, owner)
-            mounts.append(_Mount(route, resource.resource))
+            mounts.append(_Mount(route, Answering(inquiry, serving), (asked_of(inquiry, dialect.name),)))
+        for each in dialect.resources(services):
+            route = Route(each.path, each.scope, dialect.errors, owner)
+            operations = asked_of_resource(each.path, each.resource, each.scope, dialect.name)
+            mounts.append(_Mount(route, each.resource, tuple(operations)))
     return mounts

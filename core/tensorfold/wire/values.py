@@ -26,6 +26,7 @@ _WORDS = {
 }
 _EXPECTED = re.compile(r"Expected `([^`]+)`(.*?), got `(\w+)`")
 _MISSING = re.compile(r"Object missing required field `([^`]+)`")
+_UNKNOWN = re.compile(r"Object contains unknown field `([^`]+)`")
 _PLACE = re.compile(r" - at `([^`]*)`$")
 _OFFSET = re.compile(r"\(byte (\d+)\)$")
 _ESCAPE = re.compile(
@@ -59,6 +60,9 @@ def _wrong_shape(problem: str, at: str) -> DecodeError:
     if missing := _MISSING.match(problem):
         field = f"{path}.{missing.group(1)}" if path else missing.group(1)
         return DecodeError(f"{field} is missing", param=field)
+    if unknown := _UNKNOWN.match(problem):
+        field = f"{path}.{unknown.group(1)}" if path else unknown.group(1)
+        return DecodeError(f"{field} is no field of this API", param=field)
     subject = path or "the body"
     if expected := _EXPECTED.match(problem):
         wanted, bound, got = expected.groups()

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from tensorfold import hookimpl
 from tensorfold.contracts.dialect import Dialect, Endpoint, InquiryEndpoint
 from tensorfold.contracts.settings import PluginSettings
+from tensorfold_dialect_anthropic.body import MessagesBody, PromptBody
 from tensorfold_dialect_anthropic.count import CountCodec
 from tensorfold_dialect_anthropic.errors import AnthropicErrors
 from tensorfold_dialect_anthropic.messages import MessagesCodec
@@ -23,8 +24,17 @@ def anthropic_dialect() -> Dialect:
     return Dialect(
         name="anthropic",
         errors=AnthropicErrors(),
-        endpoints=(Endpoint("/v1/messages", MessagesCodec()),),
-        inquiries=(InquiryEndpoint("/v1/messages/count_tokens", CountCodec()),),
+        endpoints=(
+            Endpoint("/v1/messages", MessagesCodec(), bodies=(MessagesBody,), about="a reply to a conversation"),
+        ),
+        inquiries=(
+            InquiryEndpoint(
+                "/v1/messages/count_tokens",
+                CountCodec(),
+                bodies=(PromptBody,),
+                about="the tokens of its prompt, counted",
+            ),
+        ),
     )
 
 

@@ -14,6 +14,7 @@ from tensorfold.contracts.dialect import Dialect, InquiryEndpoint, Resource
 from tensorfold.contracts.engine import ModelInfo, Services
 from tensorfold.contracts.settings import PluginSettings
 from tensorfold.ir import JSON
+from tensorfold.wire.chats import ChatFields
 from tensorfold.wire.envelope import CommonErrors
 from tensorfold_dialect_llamacpp.apply_template import ApplyTemplateCodec
 from tensorfold_dialect_llamacpp.props import Props
@@ -26,13 +27,13 @@ __all__ = ["llamacpp_dialect", "tensorfold_dialects"]
 
 def llamacpp_dialect() -> Dialect:
     """The dialect's declaration."""
-    apply_template = ApplyTemplateCodec()
+    apply_template, bodies, about = ApplyTemplateCodec(), (ChatFields,), "the text that messages render to"
     return Dialect(
         name="llamacpp",
         errors=CommonErrors(),
         inquiries=(
-            InquiryEndpoint("/apply-template", apply_template),
-            InquiryEndpoint("/v1/apply-template", apply_template),
+            InquiryEndpoint("/apply-template", apply_template, bodies=bodies, about=about),
+            InquiryEndpoint("/v1/apply-template", apply_template, bodies=bodies, about=about),
         ),
         resources=lambda services: (Resource("/props", Props(services)),),
         collectors=_collectors,

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from tensorfold import hookimpl
 from tensorfold.contracts.dialect import Dialect, Endpoint, InquiryEndpoint, Resource
 from tensorfold.contracts.settings import PluginSettings
-from tensorfold_dialect_ollama.catalog import ShowCodec, Tags, Version
-from tensorfold_dialect_ollama.chat import ChatCodec
+from tensorfold_dialect_ollama.catalog import ShowBody, ShowCodec, Tags, Version
+from tensorfold_dialect_ollama.chat import ChatBody, ChatCodec
 from tensorfold_dialect_ollama.errors import OllamaErrors
-from tensorfold_dialect_ollama.generate import GenerateCodec
+from tensorfold_dialect_ollama.generate import GenerateBody, GenerateCodec
 
 __all__ = ["ollama_dialect", "tensorfold_dialects"]
 
@@ -20,8 +20,13 @@ def ollama_dialect() -> Dialect:
     return Dialect(
         name="ollama",
         errors=OllamaErrors(),
-        endpoints=(Endpoint("/api/chat", ChatCodec()), Endpoint("/api/generate", GenerateCodec())),
-        inquiries=(InquiryEndpoint("/api/show", ShowCodec()),),
+        endpoints=(
+            Endpoint("/api/chat", ChatCodec(), bodies=(ChatBody,), about="a reply to a conversation"),
+            Endpoint("/api/generate", GenerateCodec(), bodies=(GenerateBody,), about="a reply to a prompt"),
+        ),
+        inquiries=(
+            InquiryEndpoint("/api/show", ShowCodec(), bodies=(ShowBody,), about="what the model is and can do"),
+        ),
         resources=lambda services: (
             Resource("/api/tags", Tags(services, running=False)),
             Resource("/api/ps", Tags(services, running=True)),

@@ -18,7 +18,7 @@ from tensorfold_dialect_ollama.errors import OllamaErrors
 if TYPE_CHECKING:
     import falcon.asgi
 
-__all__ = ["API_VERSION", "ShowCodec", "Tags", "Version"]
+__all__ = ["API_VERSION", "ShowBody", "ShowCodec", "Tags", "Version"]
 
 API_VERSION = "0.12.6"
 """Of Ollama's API that is spoken here; clients refuse servers that are too old."""

@@ -15,7 +15,7 @@ from tensorfold_dialect_ollama.messages import WireMessage, read_messages
 from tensorfold_dialect_ollama.options import Shared, build_request, read_think
 from tensorfold_dialect_ollama.replies import CallBody, LineEncoder, Reply, calls_of, created_at, finish
 
-__all__ = ["ChatCodec"]
+__all__ = ["ChatBody", "ChatCodec"]
 
 
 class ChatBody(Shared, kw_only=True):
@@ -84,8 +84,8 @@ class ChatExchange:
         return ChatEncoder(self._context)
 
 
-def _reply(context: DecodeContext, text: str, thinking: str, calls: tuple[ToolCall, ...]) -> ChatReply:
-    message = ReplyMessage("assistant", text, thinking or UNSET, calls_of(calls))
+def _reply(context: DecodeContext, text: str, thinking: str, calls: tuple[ToolCall, ...], first: int = 0) -> ChatReply:
+    message = ReplyMessage("assistant", text, thinking or UNSET, calls_of(calls, first))
     return ChatReply(model=context.model.id, created_at=created_at(context), message=message)
 
 
@@ -96,6 +96,6 @@ class ChatEncoder(LineEncoder):
         super().__init__()
         self._context = context
 
-    def line(self, text: str, thinking: str, calls: tuple[ToolCall, ...]) -> ChatReply:
+    def line(self, text: str, thinking: str, calls: tuple[ToolCall, ...], first: int = 0) -> ChatReply:
         """A reply that adds this."""
-        return _reply(self._context, text, thinking, calls)
+        return _reply(self._context, text, thinking, calls, first)

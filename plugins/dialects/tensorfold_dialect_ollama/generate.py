@@ -16,7 +16,7 @@ from tensorfold_dialect_ollama.messages import images_of
 from tensorfold_dialect_ollama.options import Shared, build_request, read_think
 from tensorfold_dialect_ollama.replies import LineEncoder, Reply, created_at, finish
 
-__all__ = ["GenerateCodec"]
+__all__ = ["GenerateBody", "GenerateCodec"]
 
 UNSERVED: Mapping[str, tuple[JSON, ...]] = {"suffix": ("",), "template": ("",), "context": ([],)}
 
@@ -104,6 +104,6 @@ class GenerateEncoder(LineEncoder):
         self._context = context
         self._raw = raw
 
-    def line(self, text: str, thinking: str, calls: tuple[ToolCall, ...]) -> GenerateReply:
+    def line(self, text: str, thinking: str, calls: tuple[ToolCall, ...], first: int = 0) -> GenerateReply:
         """A reply that adds this."""
         return _reply(self._context, thinking + text, "") if self._raw else _reply(self._context, text, thinking)

@@ -13,8 +13,6 @@ from tensorfold.wire import Int64, LenientNumber, UnservedFields, decode_value, 
 
 __all__ = ["Shared", "build_request", "read_think"]
 
-_ABSENT = msgspec.Raw(b"")
-
 
 class Options(msgspec.Struct):
     """How to sample and where to stop. What is not here (`num_ctx`, `num_gpu`, ...) is for the server to decide."""
@@ -46,7 +44,7 @@ class Shared(msgspec.Struct, kw_only=True):
     """The fields; null means left out, everywhere."""
 
     model: str | None = None
-    options: msgspec.Raw = _ABSENT
+    options: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     format: str | dict[str, JSON] | None = None
     """`json`, or a JSON schema."""
     stream: bool | None = None

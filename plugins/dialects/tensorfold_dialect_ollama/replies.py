@@ -56,9 +56,9 @@ class CallBody(msgspec.Struct):
     function: CallFunction
 
 
-def calls_of(calls: tuple[ToolCall, ...]) -> list[CallBody] | UnsetType:
-    """The calls of a reply; unset when there are none."""
-    return [_call(index, call) for index, call in enumerate(calls)] or UNSET
+def calls_of(calls: tuple[ToolCall, ...], first: int = 0) -> list[CallBody] | UnsetType:
+    """The calls of a reply, numbered from `first`; unset when there are none."""
+    return [_call(index, call) for index, call in enumerate(calls, first)] or UNSET
 
 
 def _call(index: int, call: ToolCall) -> CallBody:
@@ -127,8 +127,8 @@ class LineEncoder(ABC):
         self._stopped = Stopped(0, "end")
 
     @abstractmethod
-    def line(self, text: str, thinking: str, calls: tuple[ToolCall, ...]) -> Reply:
-        """A reply that adds this."""
+    def line(self, text: str, thinking: str, calls: tuple[ToolCall, ...], first: int = 0) -> Reply:
+        """A reply that adds this; `first` is the number of the first call."""
 
     def feed(self, event: Event) -> bytes:
         """The bytes that tell of this event."""
@@ -162,7 +162,7 @@ class LineEncoder(ABC):
 
     def _flush(self) -> bytes:
         call, self._call = self._call, None
-        return b"" if call is None else _line(self.line("", "", (call,)))
+        return b"" if call is None else _line(self.line("", "", (call,), self._index))
 
 
 def _line(body: msgspec.Struct) -> bytes:

@@ -11,10 +11,12 @@ from collections.abc import Iterable
 from tensorfold import hookimpl
 from tensorfold.contracts.dialect import Dialect, Endpoint, InquiryEndpoint, Resource
 from tensorfold.contracts.settings import PluginSettings
-from tensorfold_dialect_openai.chat import ChatCodec
-from tensorfold_dialect_openai.completions import CompletionsCodec
+from tensorfold.wire.chats import ChatFields
+from tensorfold_dialect_openai.chat import ChatCodec, ChatControls
+from tensorfold_dialect_openai.completions import CompletionBody, CompletionsCodec
 from tensorfold_dialect_openai.errors import OpenAIErrors
 from tensorfold_dialect_openai.responses import InputTokensCodec, ResponsesCodec
+from tensorfold_dialect_openai.responses_body import ResponsesBody
 from tensorfold_dialect_openai.responses_resources import InputItems, OneResponse
 from tensorfold_dialect_openai.responses_store import ResponseStore
 
@@ -28,11 +30,23 @@ def openai_dialect() -> Dialect:
         name="openai",
         errors=OpenAIErrors(),
         endpoints=(
-            Endpoint("/v1/chat/completions", ChatCodec()),
-            Endpoint("/v1/completions", CompletionsCodec()),
-            Endpoint("/v1/responses", ResponsesCodec(store)),
+            Endpoint(
+                "/v1/chat/completions",
+                ChatCodec(),
+                bodies=((ChatControls, ChatFields),),
+                about="a reply to a conversation",
+            ),
+            Endpoint("/v1/completions", CompletionsCodec(), bodies=(CompletionBody,), about="what follows a text"),
+            Endpoint("/v1/responses", ResponsesCodec(store), bodies=(ResponsesBody,), about="a turn of a conversation"),
         ),
-        inquiries=(InquiryEndpoint("/v1/responses/input_tokens", InputTokensCodec(store)),),
+        inquiries=(
+            InquiryEndpoint(
+                "/v1/responses/input_tokens",
+                InputTokensCodec(store),
+                bodies=(ResponsesBody,),
+                about="the tokens of its prompt, counted",
+            ),
+        ),
         resources=lambda services: (
             Resource("/v1/responses/{id}", OneResponse(store)),
             Resource("/v1/responses/{id}/input_items", InputItems(store)),

@@ -19,10 +19,11 @@ from tensorfold.ir import (
     ThinkingDelta,
     ToolCallDelta,
 )
-from tensorfold.wire import BodyDecoder, decode_value
+from tensorfold.wire import BodyDecoder, Int64, decode_value
 from tensorfold.wire.chats import ChatFields, read_chat
 from tensorfold_dialect_openai.controls import Controls, StreamOptions, build_requests
 from tensorfold_dialect_openai.errors import OpenAIErrors
+from tensorfold_dialect_openai.logprobs import chat_logprobs, wanted_in_chat
 from tensorfold_dialect_openai.replies import (
     CallDelta,
     CallFunction,
@@ -39,7 +40,15 @@ from tensorfold_dialect_openai.replies import (
 from tensorfold_dialect_openai.stream import KEEP_ALIVE, EventEncoder
 from tensorfold_dialect_openai.unserved import CHAT_FIELDS
 
-__all__ = ["ChatCodec", "ChatExchange"]
+__all__ = ["ChatCodec", "ChatControls", "ChatExchange"]
+
+
+class ChatControls(Controls, kw_only=True):
+    """What a body asks of its replies; `wire.chats.ChatFields` are the conversation in the same body."""
+
+    logprobs: bool | None = None
+    top_logprobs: Int64 | None = None
+    """Up to 20 alternatives a token, with `logprobs`."""
 
 
 class ChatCodec(OpenAIErrors):
@@ -49,7 +58,7 @@ class ChatCodec(OpenAIErrors):
     keep_alive = KEEP_ALIVE
 
     def __init__(self) -> None:
-        self._controls = BodyDecoder(Controls, CHAT_FIELDS)
+        self._controls = BodyDecoder(ChatControls, CHAT_FIELDS)
         self._chats = msgspec.json.Decoder(ChatFields)
 
     def decode(self, body: bytes, context: DecodeContext) -> Exchange:
@@ -63,7 +72,9 @@ class ChatCodec(OpenAIErrors):
                 " the final message",
                 param="add_generation_prompt",
             )
-        return ChatExchange(build_requests((chat,), wanted, context, choice), wanted, context)
+        logprobs = wanted_in_chat(wanted.logprobs, wanted.top_logprobs)
+        requests = build_requests((chat,), wanted, context, tool_choice=choice, logprobs=logprobs)
+        return ChatExchange(requests, wanted, context)
 
 
 class ChatExchange:
@@ -73,19 +84,21 @@ class ChatExchange:
         self.requests = requests
         self.stream = bool(wanted.stream)
         self._options = wanted.stream_options or StreamOptions()
+        self._logprobs = requests[0].logprobs is not None
         self._context = context
 
     def answer(self, answer: Answer) -> bytes:
         """A `chat.completion`."""
-        choices = [_choice(index, choice) for index, choice in enumerate(answer.choices)]
+        choices = [_choice(index, choice, self._logprobs) for index, choice in enumerate(answer.choices)]
         return whole_answer(head_of("chatcmpl", "chat.completion", self._context), choices, answer)
 
     def encoder(self) -> StreamEncoder:
         """A stream of `chat.completion.chunk`."""
-        return ChatEncoder(head_of("chatcmpl", "chat.completion.chunk", self._context), self._options)
+        head = head_of("chatcmpl", "chat.completion.chunk", self._context)
+        return ChatEncoder(head, self._options, logprobs=self._logprobs)
 
 
-def _choice(index: int, choice: ChoiceAnswer) -> ChatChoice:
+def _choice(index: int, choice: ChoiceAnswer, logprobs: bool) -> ChatChoice:
     calls = [CallMessage(call.id, "function", CallFunction(call.name, call.arguments)) for call in choice.calls]
     message = ReplyMessage(
         role="assistant",
@@ -97,6 +110,7 @@ def _choice(index: int, choice: ChoiceAnswer) -> ChatChoice:
         index,
         message,
         finish_reason(choice.reason),
+        logprobs=chat_logprobs(choice.tokens) if logprobs else None,
         stop_reason=choice.detail or UNSET,
         eos_reason=eos_reason(choice.reason),
     )
@@ -111,8 +125,9 @@ class ChatEncoder(EventEncoder[ChunkChoice]):
         """The role first, then what the delta adds."""
         yield from self._opening(delta.choice)
         match delta:
-            case TextDelta(choice, text) if text:
-                yield ChunkChoice(choice, Delta(content=text))
+            case TextDelta(choice, text, tokens) if text or tokens:
+                logprobs = chat_logprobs(tokens) if self.logprobs else None
+                yield ChunkChoice(choice, Delta(content=text), logprobs=logprobs)
             case ThinkingDelta(choice, text) if text:
                 yield ChunkChoice(choice, Delta(reasoning_content=text))
             case ToolCallDelta(choice):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable
 
 import msgspec
@@ -23,11 +24,13 @@ from tensorfold.ir import (
     TokensPrompt,
     ToolCallDelta,
 )
-from tensorfold.wire import BodyDecoder, check_body, decode_value, read_prompts
+from tensorfold.wire import BodyDecoder, Int64, check_body, decode_value, read_prompts
 from tensorfold_dialect_openai.chat import ChatCodec
 from tensorfold_dialect_openai.controls import Controls, StreamOptions, build_requests
 from tensorfold_dialect_openai.errors import OpenAIErrors
+from tensorfold_dialect_openai.logprobs import TextLogprobsWriter, wanted_in_text
 from tensorfold_dialect_openai.replies import (
+    Head,
     TextChoice,
     eos_reason,
     finish_reason,
@@ -52,10 +55,14 @@ class Peek(msgspec.Struct):
 class CompletionBody(Controls, kw_only=True):
     """A request's body."""
 
-    prompt: msgspec.Raw = _ABSENT
+    prompt: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     """Text, token ids, or a list of either."""
     add_special_tokens: bool | None = None
     """Whether the tokenizer adds its own to a text; null is false."""
+    logprobs: Int64 | bool | None = None
+    """Up to 20 alternatives a token."""
+    echo: bool | None = None
+    """Begin each reply with its prompt."""
     stop_after_output: bool | None = None
     """End at the first text."""
 
@@ -76,11 +83,13 @@ class CompletionsCodec(OpenAIErrors):
         if _SOME_LIST.match(decode_value(self._peeks, check_body(body)).messages):
             return self._chat.decode(body, context)
         wanted = self._bodies.decode(body)
-        if wanted.prompt in (b"", b"null"):
+        if bytes(wanted.prompt) in (b"", b"null"):
             raise DecodeError("prompt is missing", param="prompt")
         special = bool(wanted.add_special_tokens)
         prompts = tuple(_prompt(prompt, special) for prompt in read_prompts(wanted.prompt))
-        requests = build_requests(prompts, wanted, context)
+        requests = build_requests(
+            prompts, wanted, context, logprobs=wanted_in_text(wanted.logprobs), echo=bool(wanted.echo)
+        )
         if wanted.stop_after_output:
             requests = tuple(_stopping(request) for request in requests)
         return CompletionsExchange(requests, wanted, context)
@@ -109,22 +118,26 @@ class CompletionsExchange:
         self.requests = requests
         self.stream = bool(wanted.stream)
         self._options = wanted.stream_options or StreamOptions()
+        self._logprobs = requests[0].logprobs is not None
         self._context = context
 
     def answer(self, answer: Answer) -> bytes:
         """A `text_completion`."""
-        choices = [_choice(index, choice) for index, choice in enumerate(answer.choices)]
+        choices = [_choice(index, choice, self._logprobs) for index, choice in enumerate(answer.choices)]
         return whole_answer(head_of("cmpl", "text_completion", self._context), choices, answer)
 
     def encoder(self) -> StreamEncoder:
         """A stream of `text_completion`."""
-        return CompletionEncoder(head_of("cmpl", "text_completion", self._context), self._options)
+        head = head_of("cmpl", "text_completion", self._context)
+        return CompletionEncoder(head, self._options, logprobs=self._logprobs)
 
 
-def _choice(index: int, choice: ChoiceAnswer) -> TextChoice:
+def _choice(index: int, choice: ChoiceAnswer, logprobs: bool) -> TextChoice:
     # A raw reply is all text: what a family would call reasoning belongs to it.
     text = choice.thinking + choice.text
-    return _ended(TextChoice(index, text), choice.reason, choice.detail, choice.ended_by)
+    tokens = (*choice.thinking_tokens, *choice.tokens)
+    written = TextLogprobsWriter().write(tokens) if logprobs else None
+    return _ended(TextChoice(index, text, logprobs=written), choice.reason, choice.detail, choice.ended_by)
 
 
 def _ended(choice: TextChoice, reason: StopReason, detail: str | None, ended_by: str | None) -> TextChoice:
@@ -138,10 +151,15 @@ def _ended(choice: TextChoice, reason: StopReason, detail: str | None, ended_by:
 class CompletionEncoder(EventEncoder[TextChoice]):
     """Text as it comes."""
 
+    def __init__(self, head: Head, options: StreamOptions, *, logprobs: bool = False) -> None:
+        super().__init__(head, options, logprobs=logprobs)
+        self._writers: defaultdict[int, TextLogprobsWriter] = defaultdict(TextLogprobsWriter)
+
     def pieces(self, delta: TextDelta | ThinkingDelta | ToolCallDelta) -> Iterable[TextChoice]:
         """One event a delta; raw replies have no calls."""
-        if not isinstance(delta, ToolCallDelta) and delta.text:
-            yield TextChoice(delta.choice, delta.text)
+        if not isinstance(delta, ToolCallDelta) and (delta.text or delta.tokens):
+            logprobs = self._writers[delta.choice].write(delta.tokens) if self.logprobs else None
+            yield TextChoice(delta.choice, delta.text, logprobs=logprobs)
 
     def ending(self, stopped: Stopped) -> Iterable[TextChoice]:
         """The finish reason on an empty text."""

@@ -84,9 +84,12 @@ def build_requests(
     prompts: tuple[Prompt, ...],
     controls: Controls,
     context: DecodeContext,
+    *,
     tool_choice: ToolChoice = ToolChoice(),  # noqa: B008 - a frozen value
+    logprobs: int | None = None,
+    echo: bool = False,
 ) -> tuple[Request, ...]:
-    """One request for each prompt, with the same controls.
+    """One request for each prompt, with the same controls; `logprobs` are alternatives a token.
 
     Raises:
         DecodeError: a field is malformed.
@@ -114,6 +117,8 @@ def build_requests(
             draft=controls.draft is not False,
             priority="background" if controls.priority == "background" else "foreground",
             progress=bool(controls.stream and controls.return_progress),
+            logprobs=logprobs,
+            echo=echo,
         )
         for index, prompt in enumerate(prompts)
     )

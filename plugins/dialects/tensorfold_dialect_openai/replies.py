@@ -10,7 +10,8 @@ from msgspec import UNSET, UnsetType
 
 from tensorfold.contracts.dialect import DecodeContext
 from tensorfold.contracts.engine import ModelInfo
-from tensorfold.ir import JSON, Answer, Progress, StopReason, Timings, Usage
+from tensorfold.ir import Answer, Progress, StopReason, Timings, Usage
+from tensorfold_dialect_openai.logprobs import ChatLogprobs, TextLogprobs
 
 __all__ = [
     "CallDelta",
@@ -162,7 +163,8 @@ class Whole(Head, Generic[C]):
 
     choices: list[C]
     usage: UsageBody
-    timings: TimingsBody
+    timings: TimingsBody | UnsetType
+    """Of a single reply; those of several that run at once say little."""
     tensorfold: FoldBody
 
 
@@ -176,7 +178,7 @@ def whole_answer(head: Head, choices: list[C], answer: Answer) -> bytes:
         head.system_fingerprint,
         choices,
         UsageBody.of(answer.usage),
-        TimingsBody.of(answer.usage, answer.timings),
+        TimingsBody.of(answer.usage, answer.timings) if len(choices) == 1 else UNSET,
         FoldBody.of(answer.token_sha),
     )
     return msgspec.json.encode(body)
@@ -252,7 +254,7 @@ class ChatChoice(msgspec.Struct):
     index: int
     message: ReplyMessage
     finish_reason: str
-    logprobs: JSON = None
+    logprobs: ChatLogprobs | None = None
     stop_reason: str | UnsetType = UNSET
     """The stop string that matched."""
     eos_reason: str | UnsetType = UNSET
@@ -275,7 +277,7 @@ class ChunkChoice(msgspec.Struct):
     index: int
     delta: Delta
     finish_reason: str | None = None
-    logprobs: JSON = None
+    logprobs: ChatLogprobs | None = None
     stop_reason: str | UnsetType = UNSET
     eos_reason: str | UnsetType = UNSET
 
@@ -289,7 +291,7 @@ class TextChoice(msgspec.Struct):
     index: int
     text: str
     finish_reason: str | None = None
-    logprobs: JSON = None
+    logprobs: TextLogprobs | None = None
     stop_reason: str | UnsetType = UNSET
     stop_str: str | UnsetType = UNSET
     """The stop string, or the end or stop token as it is spelled, that ended the reply."""

@@ -12,7 +12,7 @@ __all__ = ["WireTool", "WireToolChoice", "read_tool_choice", "read_tools"]
 _SETTINGS = {
     "web_search": ' (Codex: `-c web_search="disabled"`)',
     "web_search_preview": ' (Codex: `-c web_search="disabled"`)',
-    "namespace": " (Codex: `-c features.multi_agent=false`)",
+    "namespace": " (Codex: `-c agents.enabled=false`)",
 }
 """How to turn off what a client offers unasked."""
 

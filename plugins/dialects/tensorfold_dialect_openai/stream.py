@@ -43,7 +43,9 @@ class EventEncoder(ABC, Generic[C]):
     client wants that in an event of its own.
     """
 
-    def __init__(self, head: Head, options: StreamOptions) -> None:
+    def __init__(self, head: Head, options: StreamOptions, *, logprobs: bool = False) -> None:
+        """`logprobs`: they were asked for."""
+        self.logprobs = logprobs
         self._head = head
         self._options = options
         self._held: Stopped | None = None
@@ -109,7 +111,8 @@ class EventEncoder(ABC, Generic[C]):
         chunk = Chunk(head.id, head.object, head.created, head.model, head.system_fingerprint, choices)
         if finished is not None:
             chunk.usage = UsageBody.of(finished.usage)
-            chunk.timings = TimingsBody.of(finished.usage, finished.timings)
+            if len(finished.token_sha) == 1:
+                chunk.timings = TimingsBody.of(finished.usage, finished.timings)
             chunk.tensorfold = FoldBody.of(finished.token_sha)
         elif self._options.include_usage and self._options.continuous_usage_stats:
             chunk.usage = UsageBody.of(Usage(self._prompt_tokens, self._pieces, self._cached_tokens))

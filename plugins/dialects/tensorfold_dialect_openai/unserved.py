@@ -80,8 +80,6 @@ CHAT_FIELDS: Fields = {
     "reasoning": (),
     "include_reasoning": (True,),
     "chat_template": (),
-    "logprobs": (False,),
-    "top_logprobs": (0,),
     "modalities": (["text"],),
     "audio": (),
     "verbosity": ("medium",),
@@ -95,9 +93,7 @@ CHAT_FIELDS: Fields = {
 """Of `/v1/chat/completions`."""
 
 COMPLETION_FIELDS: Fields = {
-    "echo": (False,),
     "suffix": ("",),
-    "logprobs": (False,),
     "prompt_embeds": (),
     **_SHARED,
 }

@@ -8,8 +8,8 @@ from tensorfold import hookimpl
 from tensorfold.contracts.dialect import Dialect, InquiryEndpoint
 from tensorfold.contracts.settings import PluginSettings
 from tensorfold.wire.envelope import CommonErrors
-from tensorfold_dialect_vllm.detokenize import DetokenizeCodec
-from tensorfold_dialect_vllm.tokenize import TokenizeCodec
+from tensorfold_dialect_vllm.detokenize import DetokenizeBody, DetokenizeCodec
+from tensorfold_dialect_vllm.tokenize import ChatBody, TextBody, TokenizeCodec
 
 __all__ = ["tensorfold_dialects", "vllm_dialect"]
 
@@ -17,14 +17,16 @@ __all__ = ["tensorfold_dialects", "vllm_dialect"]
 def vllm_dialect() -> Dialect:
     """The dialect's declaration."""
     tokenize, detokenize = TokenizeCodec(), DetokenizeCodec()
+    prompts, tokens = (TextBody, ChatBody), (DetokenizeBody,)
+    ids, text = "the token ids of a prompt", "the text of token ids"
     return Dialect(
         name="vllm",
         errors=CommonErrors(),
         inquiries=(
-            InquiryEndpoint("/tokenize", tokenize),
-            InquiryEndpoint("/v1/tokenize", tokenize),
-            InquiryEndpoint("/detokenize", detokenize),
-            InquiryEndpoint("/v1/detokenize", detokenize),
+            InquiryEndpoint("/tokenize", tokenize, bodies=prompts, about=ids),
+            InquiryEndpoint("/v1/tokenize", tokenize, bodies=prompts, about=ids),
+            InquiryEndpoint("/detokenize", detokenize, bodies=tokens, about=text),
+            InquiryEndpoint("/v1/detokenize", detokenize, bodies=tokens, about=text),
         ),
     )
 

@@ -11,7 +11,7 @@ from tensorfold.wire import BodyDecoder, Int64
 from tensorfold.wire.envelope import CommonErrors
 from tensorfold_dialect_vllm.spelling import needed_tokenizer, spelled
 
-__all__ = ["DetokenizeCodec"]
+__all__ = ["DetokenizeBody", "DetokenizeCodec"]
 
 
 class DetokenizeBody(msgspec.Struct):

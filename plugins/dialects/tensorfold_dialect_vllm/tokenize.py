@@ -16,7 +16,7 @@ from tensorfold.wire.chats import ChatFields, read_chat
 from tensorfold.wire.envelope import CommonErrors
 from tensorfold_dialect_vllm.spelling import needed_tokenizer, spelled
 
-__all__ = ["TokenizeCodec"]
+__all__ = ["ChatBody", "TextBody", "TokenizeCodec"]
 
 _ABSENT = msgspec.Raw(b"")
 

@@ -75,8 +75,8 @@ class GemmaFamily:
         return build(gemma_config(config, _variant(config)), weights)
 
     def chat(self, config: ModelConfig) -> ChatFormat:
-        """Plain text."""
-        return chat_format()
+        """Gemma 3's plain text, or Gemma 4's reasoning and calls."""
+        return chat_format(_variant(config))
 
 
 def _recognized(config: ModelConfig) -> tuple[Variant, Claim] | None:

@@ -72,7 +72,7 @@ class NemotronFamily:
         return build(nemotron_config(config), weights)
 
     def chat(self, config: ModelConfig) -> ChatFormat:
-        """Plain text."""
+        """Reasoning in `<think>`, calls in XML, with switches of their own."""
         return chat_format()
 
 

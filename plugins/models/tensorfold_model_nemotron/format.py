@@ -8,7 +8,7 @@ __all__ = ["chat_format"]
 
 
 def chat_format() -> ChatFormat:
-    """Reasoning in `<think>`, calls in XML."""
+    """Reasoning in `<think>`, calls in XML, with switches of their own."""
     # Imported here, since a family is listed by commands that render nothing.
     from tensorfold.chat.formats import NemotronFormat
 

@@ -87,7 +87,7 @@ class QwenFamily:
         return build(qwen_config(config, _variant(config)), weights)
 
     def chat(self, config: ModelConfig) -> ChatFormat:
-        """Plain text."""
+        """Reasoning in `<think>`, calls in XML."""
         return chat_format()
 
 

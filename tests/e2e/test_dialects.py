@@ -1,0 +1,118 @@
+"""One question, asked in the words of every dialect, to one real model."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+QUESTION = "Name three colours of the rainbow."
+USER: dict[str, Any] = {"role": "user", "content": QUESTION}
+LIMIT = 12
+
+BODIES: dict[str, dict[str, Any]] = {
+    "/v1/chat/completions": {"messages": [USER], "max_tokens": LIMIT, "temperature": 0},
+    "/v1/responses": {"input": QUESTION, "max_output_tokens": LIMIT, "temperature": 0},
+    "/v1/messages": {"messages": [USER], "max_tokens": LIMIT, "temperature": 0},
+    "/api/chat": {"messages": [USER], "options": {"num_predict": LIMIT, "temperature": 0}},
+}
+
+
+def found(value: Any, key: str) -> list[Any]:
+    """Every value under this key, anywhere."""
+    if isinstance(value, list):
+        return [each for item in value for each in found(item, key)]
+    if isinstance(value, dict):
+        own = [value[key]] if key in value else []
+        return own + [each for item in value.values() for each in found(item, key)]
+    return []
+
+
+def told(url: str, path: str, body: dict[str, Any]) -> list[Any]:
+    """An answer's objects: one, or those of a stream."""
+    reply = httpx.post(f"{url}{path}", json=body, timeout=120)
+    assert reply.status_code == 200, reply.text
+    lines = [line.removeprefix("data: ") for line in reply.text.splitlines()]
+    return [json.loads(line) for line in lines if line.startswith("{")]
+
+
+@pytest.mark.requirement("T-311", "T-312", "T-360")
+def test_one_question_has_one_reply_in_every_dialect(server: Any) -> None:
+    """Chat, Responses, Messages and Ollama's chat, streamed and whole, give the same tokens."""
+    shas = {
+        sha
+        for path, body in BODIES.items()
+        for stream in (False, True)
+        for sha in found(told(server.url, path, {**body, "stream": stream}), "token_sha")
+    }
+    assert len(shas) == 1
+
+
+@pytest.mark.requirement("T-041", "T-057")
+def test_every_dialect_counts_the_same_prompt(server: Any) -> None:
+    """The count of tokens before a reply is that in its usage, and `/tokenize` shows the tokens themselves."""
+    (counted,) = told(server.url, "/v1/messages/count_tokens", {"messages": [USER]})
+    (message,) = told(server.url, "/v1/messages", BODIES["/v1/messages"])
+    (shown,) = told(server.url, "/tokenize", {"messages": [USER]})
+    usage = message["usage"]
+    assert counted["input_tokens"] == usage["input_tokens"] + usage["cache_read_input_tokens"] == shown["count"]
+    (text,) = told(server.url, "/detokenize", {"tokens": shown["tokens"]})
+    (rendered,) = told(server.url, "/apply-template", {"messages": [USER]})
+    assert text == rendered
+    assert QUESTION in text["prompt"]
+    window = httpx.get(f"{server.url}/props").json()["default_generation_settings"]["n_ctx"]
+    assert window == shown["max_model_len"]
+
+
+@pytest.mark.requirement("T-345")
+def test_a_stored_conversation_goes_on_as_the_chat_does(server: Any) -> None:
+    """The turn behind `previous_response_id` has the prompt that a chat client would send."""
+    (first,) = told(server.url, "/v1/responses", BODIES["/v1/responses"])
+    answer = first["output"][0]["content"][0]["text"]
+    more = {"input": "And a fourth?", "previous_response_id": first["id"], "max_output_tokens": 4, "temperature": 0}
+    (second,) = told(server.url, "/v1/responses", more)
+    history = [USER, {"role": "assistant", "content": answer}, {"role": "user", "content": "And a fourth?"}]
+    (chat,) = told(server.url, "/v1/chat/completions", {"messages": history, "max_tokens": 4, "temperature": 0})
+    assert second["usage"]["input_tokens"] == chat["usage"]["prompt_tokens"]
+    assert second["tensorfold"] == chat["tensorfold"]
+
+
+@pytest.mark.requirement("T-047", "T-068", "Y-054", "Y-081", "Y-082")
+def test_decisions_are_read_from_the_models_own_distribution(start: Any) -> None:
+    """All shapes work on a model that chats; the chunks of a common input are computed once for all questions."""
+    url = start("--context", "2048", "--prefill-chunk", "256").url
+    given = "The parcel arrived broken and I want my money back. " * 40
+    kinds = ["billing", "praise"]
+    keyed = {
+        "input": given,
+        "questions": [
+            {"id": "kind", "type": "choice", "question": "Which?", "options": [{"name": name} for name in kinds]},
+            {"id": "anger", "type": "score", "question": "How angry?", "levels": ["calm", "angry", "furious"]},
+            {"id": "spam", "type": "yes_no", "question": "It is an advertisement."},
+        ],
+    }
+    (decided,) = told(url, "/v1/decisions", keyed)
+    for answer in decided["answers"].values():
+        assert sum(answer["probabilities"].values()) == pytest.approx(1, abs=1e-6)
+        assert 0 < answer["label_mass"] <= 1 + 1e-9
+    assert decided["usage"]["completion_tokens"] == 0
+    ordered = {
+        "input": f"Dear shop! {given}",
+        "questions": [
+            {"type": "choice", "instructions": "Which?", "choices": [{"value": name} for name in kinds]},
+            {"type": "predicate", "instructions": "It is an advertisement."},
+            {"type": "score", "instructions": "How angry?", "levels": [{"label": "calm"}, {"label": "angry"}]},
+        ],
+    }
+    (decided,) = told(url, "/v1/decisions", ordered)
+    assert [answer["type"] for answer in decided["answers"]] == ["choice", "predicate", "score"]
+    usage = decided["usage"]
+    assert usage["output_tokens"] == 3
+    whole_chunks = usage["input_tokens"] // 3 // 256
+    assert usage["input_tokens_details"]["cached_tokens"] >= 2 * whole_chunks * 256 > 0
+    questions = {"ad": {"type": "noul", "instructions": "Is it an advertisement?"}}
+    (decided,) = told(url, "/v1/systemone", {"state": given, "questions": questions})
+    assert 0 <= decided["answers"]["ad"]["noul"] <= 1
+    assert decided["diagnostics"]["ad"]["label_mass"] > 0
