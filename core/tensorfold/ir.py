@@ -261,6 +261,12 @@ class Limits(msgspec.Struct, frozen=True):
     """What happens to an explicit limit past the window: a refusal, or it is cut to the room left."""
     include_stop_str: bool = False
     """Keep the matched stop text in the reply."""
+    stop_after_output: bool = False
+    """End at the first text that the reply produces; never within a character."""
+    loop_detect: bool | None = None
+    """Stop a reply that only repeats itself; None: unless `ignore_eos` is set."""
+    loop_detect_error: bool = False
+    """Fail the request when that happens, instead of ending the reply."""
 
     def __post_init__(self) -> None:
         if self.max_tokens is not None and self.max_tokens < 1:
@@ -515,6 +521,8 @@ class Stopped(msgspec.Struct, frozen=True, tag="stopped"):
     reason: StopReason
     detail: str | None = None
     """With `stop`: the stop string that matched."""
+    ended_by: str | None = None
+    """The end token, stop token or stop string that ended it, as it is spelled; None: nothing in the text."""
 
 
 class Usage(msgspec.Struct, frozen=True):
@@ -590,6 +598,8 @@ class ChoiceAnswer(msgspec.Struct, frozen=True):
     calls: tuple[ToolCall, ...]
     reason: StopReason
     detail: str | None = None
+    ended_by: str | None = None
+    """The end token, stop token or stop string that ended it, as it is spelled."""
     tokens: tuple[TokenInfo, ...] = ()
     """Those of the text."""
     thinking_tokens: tuple[TokenInfo, ...] = ()
@@ -631,6 +641,7 @@ class _Draft:
             ),
             reason=self.stopped.reason,
             detail=self.stopped.detail,
+            ended_by=self.stopped.ended_by,
             tokens=tuple(self.tokens),
             thinking_tokens=tuple(self.thinking_tokens),
         )

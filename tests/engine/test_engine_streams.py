@@ -104,7 +104,7 @@ def test_a_stream_begins_with_queued_and_ends_with_finished() -> None:
     """`Queued`, `Started`, deltas, one `Stopped` a choice, `Finished`, in this order."""
     sent, _ = emit("one", " two")
     assert sent[:2] == [Queued(len(IDS)), Started(0)]
-    assert sent[-2] == Stopped(0, "end")
+    assert sent[-2] == Stopped(0, "end", ended_by="<end>")
     assert isinstance(sent[-1], Finished)
     assert all(isinstance(event, TextDelta) for event in sent[2:-2])
 

@@ -136,13 +136,13 @@ def test_the_token_that_completes_a_stop_string_is_the_last_one() -> None:
     events = accept(sequence, sequence.next_window(15, 16), TWO, STOP, X, Y)
     assert sequence.tokens == [ONE, TWO, STOP]
     assert text(events) == " two"
-    assert events[-1] == Stopped(0, "stop", "STOP")
+    assert events[-1] == Stopped(0, "stop", "STOP", "STOP")
 
 
 def test_a_stop_string_that_the_limits_token_completes_goes_before_the_limit() -> None:
     """The reply ended as the caller asked, at its very last token."""
     sequence = begun(reply(limits=Limits(stop=("STOP",)), limit=2), ONE)
-    assert accept(sequence, sequence.next_window(3, 4), STOP)[-1] == Stopped(0, "stop", "STOP")
+    assert accept(sequence, sequence.next_window(3, 4), STOP)[-1] == Stopped(0, "stop", "STOP", "STOP")
 
 
 def test_no_rows_are_offered_behind_the_limit() -> None:
@@ -156,7 +156,7 @@ def test_an_end_token_ends_the_reply_and_is_not_shown() -> None:
     sequence = begun(reply(drafts=(ONE, TWO, END, X)), ONE)
     events = accept(sequence, sequence.next_window(15, 16), TWO, END, X)
     assert (text(events), sequence.tokens[-1]) == (" two", END)
-    assert events[-1] == Stopped(0, "end")
+    assert events[-1] == Stopped(0, "end", ended_by="<end>")
 
 
 @pytest.mark.parametrize(("keep", "shown"), [(False, ""), (True, " x")])
@@ -164,7 +164,7 @@ def test_a_stop_token_ends_the_reply(keep: bool, shown: str) -> None:
     """The caller's stop token is left out of the text, unless stop text is to be kept."""
     sequence = begun(reply(limits=Limits(stop_token_ids=(X,), include_stop_str=keep)), ONE)
     events = accept(sequence, sequence.next_window(0, 1), X)
-    assert (text(events), events[-1]) == (shown, Stopped(0, "stop"))
+    assert (text(events), events[-1]) == (shown, Stopped(0, "stop", ended_by=" x"))
 
 
 def test_a_forced_run_is_a_window_of_its_own() -> None:

@@ -7,9 +7,10 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
-from tensorfold.contracts.dialect import Dialect
+from tensorfold.contracts.dialect import Dialect, InquiryEndpoint
 from tensorfold.http import Application, create_app
 from tensorfold.testing.asgi import Answered, ask
 from tensorfold.testing.dialects import MODEL, reply_events
@@ -115,3 +116,36 @@ def test_the_page_loads_nothing_from_anywhere() -> None:
         assert word not in page
     for path in ("/v1/chat/completions", "/v1/decisions", "/api/tags"):
         assert f"<code>{path}</code>" in page
+
+
+class Sizes(msgspec.Struct):
+    """Some fields of a body."""
+
+    height: int
+
+
+class Names(msgspec.Struct):
+    """Its other fields."""
+
+    name: str
+
+
+class Undescribed(msgspec.Struct):
+    """A type whose default is no JSON."""
+
+    rest: msgspec.Raw = msgspec.Raw(b"")
+
+
+def test_a_body_may_be_several_types_together_and_one_without_a_schema_stays_undescribed() -> None:
+    codec = vllm_dialect().inquiries[0].codec
+    together = InquiryEndpoint("/together", codec, bodies=((Sizes, Names),), about="both")
+    unknown = InquiryEndpoint("/unknown", codec, bodies=(Undescribed,), about="any")
+    told = document([Dialect(name="acme", errors=codec, inquiries=(together, unknown))])
+
+    def schema(path: str) -> Any:
+        return told["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
+
+    assert schema("/together") == {
+        "allOf": [{"$ref": "#/components/schemas/Sizes"}, {"$ref": "#/components/schemas/Names"}]
+    }
+    assert schema("/unknown") == {}

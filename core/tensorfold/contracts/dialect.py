@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from prometheus_client.registry import Collector
 
 __all__ = [
+    "Body",
     "Codec",
     "DecodeContext",
     "Dialect",
@@ -42,6 +43,10 @@ class DecodeContext:
     """When the request came, in seconds since the epoch."""
     model: ModelInfo
     """What is served; answers report `model.id`."""
+
+
+Body: TypeAlias = type | tuple[type, ...]
+"""A wire type, or several whose fields a body has together."""
 
 
 class StreamEncoder(Protocol):
@@ -111,7 +116,7 @@ class Endpoint:
     path: str
     codec: Codec
     scope: Scope = "api"
-    bodies: tuple[type, ...] = ()
+    bodies: tuple[Body, ...] = ()
     """The wire types that the codec decodes to, for the API's description; several are alternatives."""
     about: str = ""
     """What it does, in a few words, for the same."""
@@ -149,7 +154,7 @@ class InquiryEndpoint:
     path: str
     codec: InquiryCodec
     scope: Scope = "api"
-    bodies: tuple[type, ...] = ()
+    bodies: tuple[Body, ...] = ()
     about: str = ""
     """Both as an `Endpoint`'s."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from tensorfold.chat.plain import PlainParser
 from tensorfold.contracts.chat import ChatFormat, MarkedFormat, ReplyMarks, ReplyParser, Tokenizer
@@ -23,13 +23,26 @@ from tensorfold.engine.settings import EngineSettings
 from tensorfold.errors import InvalidRequest, Unsupported
 from tensorfold.ir import Chat, Finished, LabelScore, Limits, Prompt, Request, Score, Scored, SpellingScore
 
-__all__ = ["Admission", "GateMaker", "PromptSource", "no_gates"]
+__all__ = ["Admission", "CompilesGates", "GateMaker", "PromptSource", "no_gates"]
 
 TAIL = 1024
 """Characters of the rendered prompt that a reply parser is shown."""
 
 GateMaker: TypeAlias = Callable[[Request, PreparedPrompt], Iterable[Gate]]
 """Makes the gates that a request asks for, in their order."""
+
+
+@runtime_checkable
+class CompilesGates(Protocol):
+    """A maker of gates some of which take long to make."""
+
+    def compile(self, request: Request) -> None:
+        """Make what takes long, and keep it for the call that follows; on threads of its own.
+
+        Raises:
+            RequestError: what the request asks for cannot be kept to.
+        """
+        ...
 
 
 def no_gates(request: Request, prompt: PreparedPrompt) -> Iterable[Gate]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Protocol
 
 from tensorfold.chat.continuing import continued_part
 from tensorfold.chat.replies.offered import Offered
@@ -12,12 +13,26 @@ from tensorfold.contracts.engine import PreparedPrompt
 from tensorfold.contracts.family import Geometry
 from tensorfold.contracts.gates import Gate
 from tensorfold.engine.forcing import CallText, ForcedCall
+from tensorfold.engine.grammar import CompiledGrammar, GrammarGate
+from tensorfold.engine.grammars import Grammars
 from tensorfold.engine.spelling import Spelling
 from tensorfold.engine.thinking import Place, PlaceTracker, ThinkingBudget
 from tensorfold.errors import InvalidRequest, Unsupported
-from tensorfold.ir import Chat, Request
+from tensorfold.ir import Chat, Grammar, Request
 
-__all__ = ["Constraints", "token_ids"]
+__all__ = ["Constraints", "GrammarSource", "token_ids"]
+
+
+class GrammarSource(Protocol):
+    """Who compiles grammars."""
+
+    def compiled(self, grammar: Grammar) -> CompiledGrammar:
+        """The grammar, compiled; takes a while the first time.
+
+        Raises:
+            RequestError: it cannot be.
+        """
+        ...
 
 
 def token_ids(tokenizer: Tokenizer, spellings: frozenset[str]) -> frozenset[int]:
@@ -37,9 +52,10 @@ class Constraints:
         geometry: Geometry,
         frame: CallFrame | None,
         thinking_budget: int | None = None,
+        grammars: GrammarSource | None = None,
     ) -> None:
         """`frame`: what is written around a call's name; None: this model makes no calls. `thinking_budget`: of
-        requests that give none.
+        requests that give none. `grammars`: who compiles them; None: xgrammar, where it is installed.
         """
         self._chat = chat if isinstance(chat, MarkedFormat) else None
         self._marks = ReplyMarks() if self._chat is None else self._chat.marks
@@ -48,6 +64,19 @@ class Constraints:
         self._vocabulary = geometry.vocabulary
         self._frame = frame
         self._budget = thinking_budget
+        self._grammars: GrammarSource = (
+            Grammars(tokenizer, geometry.vocabulary, self._ends) if grammars is None else grammars
+        )
+
+    def compile(self, request: Request) -> None:
+        """Do what takes long of `__call__`, and keep it.
+
+        Raises:
+            RequestError: what the request asks for cannot be kept to.
+        """
+        self._check(request)
+        if request.grammar is not None:
+            self._grammars.compiled(request.grammar)
 
     def __call__(self, request: Request, prompt: PreparedPrompt) -> Iterator[Gate]:
         """The gates, in the order in which they decide.
@@ -55,14 +84,7 @@ class Constraints:
         Raises:
             RequestError: what the request asks for cannot be kept to.
         """
-        required = request.tool_choice.mode == "required"
-        if required and request.grammar is not None:
-            raise InvalidRequest(
-                "a reply that must be a tool call cannot also keep to a grammar: leave out tool_choice or the format",
-                param="tool_choice",
-            )
-        if request.grammar is not None:
-            raise Unsupported("structured output is not served", param="response_format")
+        self._check(request)
         tracker = self._tracker(request)
         thinking = self._marks.thinking if isinstance(request.prompt, Chat) else None
         budget = request.limits.thinking_budget or self._budget
@@ -76,7 +98,7 @@ class Constraints:
                 self._spelling.data,
                 self._ends,
             )
-        if required:
+        if request.tool_choice.mode == "required":
             yield ForcedCall(
                 tracker,
                 self._start(request, prompt, unasked=False),
@@ -86,6 +108,49 @@ class Constraints:
                 ends=self._ends,
                 vocabulary=self._vocabulary,
             )
+
+        if request.grammar is not None:
+            yield self._bound(request.grammar, tracker, self._start(request, prompt, unasked=False))
+
+    def _check(self, request: Request) -> None:
+        """
+        Raises:
+            RequestError: the request asks for what cannot be kept to at once.
+        """
+        if request.grammar is None:
+            return
+        other = next(
+            (
+                name
+                for name, given in (
+                    ("tool_choice", request.tool_choice.mode == "required"),
+                    ("ignore_eos", request.limits.ignore_eos),
+                    ("min_tokens", request.limits.min_tokens > 0),
+                )
+                if given
+            ),
+            None,
+        )
+        if other is not None:
+            raise InvalidRequest(
+                f"a reply that keeps to a grammar ends where that does, and calls nothing: leave out {other}, or the form"
+                " of the reply",
+                param=other,
+            )
+
+    def _bound(self, grammar: Grammar, tracker: PlaceTracker, start: Place) -> GrammarGate:
+        marks = self._marks.thinking
+        return GrammarGate(
+            tracker,
+            start,
+            self._grammars.compiled(grammar),
+            opening=() if marks is None else self._spelling.encode(marks.start),
+            closing="" if marks is None else marks.end,
+            data=self._spelling.data,
+            encode=self._spelling.encode,
+            ends=self._ends,
+            vocabulary=self._vocabulary,
+        )
 
     def _tracker(self, request: Request) -> PlaceTracker:
         marks, chat = self._marks, self._chat

@@ -14,7 +14,7 @@ from tensorfold.compute.runner import Runner
 from tensorfold.contracts.chat import ChatFormat, Tokenizer
 from tensorfold.contracts.engine import EngineStatus, PreparedPrompt
 from tensorfold.contracts.policy import Load, SchedulerPolicy
-from tensorfold.engine.admission import Admission, GateMaker, PromptSource, no_gates
+from tensorfold.engine.admission import Admission, CompilesGates, GateMaker, PromptSource, no_gates
 from tensorfold.engine.capacity import effective_window
 from tensorfold.engine.depth import Depth, MeasuredDepth
 from tensorfold.engine.drafts import Drafting
@@ -76,6 +76,9 @@ class LocalEngine:
             gates=gates,
         )
         self._front = FrontPool(settings.front_threads, settings.front_queue)
+        self._gates = gates if isinstance(gates, CompilesGates) else None
+        # Grammars take up to a second, and the first one loads its library: templates shall not wait for them.
+        self._compiling = FrontPool(settings.compile_threads, settings.compile_queue)
         self._loop = EngineLoop(runner, self._policy, settings, MeasuredDepth() if depth is None else depth, clock)
         self._watchdog = Watchdog(self._loop.stuck, min(settings.round_limit, settings.chunk_limit, 20.0) / 4)
         self._postbox: Postbox | None = None
@@ -103,6 +106,8 @@ class LocalEngine:
         self._policy.admit(request, self._load())
         self._preparing += 1
         try:
+            if request.grammar is not None and self._gates is not None:
+                await self._compiling.run(partial(self._gates.compile, request))
             job = await self._front.run(make)
         finally:
             self._preparing -= 1
@@ -217,6 +222,7 @@ class LocalEngine:
         await self._until(lambda: self._loop.over, loop.time() + self._settings.stop_limit)
         self._watchdog.stop()
         await self._front.close(self._settings.stop_limit)
+        await self._compiling.close(self._settings.stop_limit)
         if self._loop.over:
             self._loop.join()
             # What the thread said last is on its way: let it arrive.

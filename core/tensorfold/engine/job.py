@@ -81,6 +81,12 @@ class Job:
         alternatives = tuple(msgspec.structs.replace(each, data=spelling(each.id)) for each in drawn.alternatives)
         return TokenInfo(token, spelling(token), drawn.logprob, alternatives)
 
+    @property
+    def detects_loops(self) -> bool:
+        """Whether a reply that only repeats itself is stopped: unless the request wants its whole length."""
+        limits = self.request.limits
+        return not limits.ignore_eos if limits.loop_detect is None else limits.loop_detect
+
     def choice_key(self, choice: int) -> int:
         """The sampling key of one choice."""
         return choice_key(self.key, choice)

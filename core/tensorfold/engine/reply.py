@@ -29,6 +29,8 @@ class ReplyText:
         """Tokens that began or ended inside the reasoning, its markers included."""
         self.calls = 0
         """Tool calls begun."""
+        self.latest = ""
+        """What the latest token completed of the text."""
         self.broken = False
         """Whether one of them broke off: its arguments do not parse."""
         self._choice = choice
@@ -48,7 +50,7 @@ class ReplyText:
         thinking = self._parser.thinking
         if info is not None and self._detokenizer.visible(token):
             self._infos.append((self._decoded, info))
-        text = self._detokenizer.feed(token)
+        text = self.latest = self._detokenizer.feed(token)
         self._decoded += len(text)
         scan = self._stops.feed(text)
         events = self._release(scan.text)

@@ -16,9 +16,10 @@ from tensorfold.engine.drafts import Chances, Drafter, Source
 from tensorfold.engine.gates import GateStates, Verdict
 from tensorfold.engine.job import Job
 from tensorfold.engine.keys import token_sha
+from tensorfold.engine.loops import LoopDetector
 from tensorfold.engine.reply import ReplyText
 from tensorfold.errors import GenerationFailed
-from tensorfold.ir import Event, Stopped, StopReason, TokenInfo
+from tensorfold.ir import Event, Stopped, StopReason, TextDelta, ThinkingDelta, TokenInfo
 
 __all__ = ["Sequence", "Window"]
 
@@ -69,6 +70,8 @@ class Sequence:
         """The reply so far; all but the last one are in the Runner's states."""
         self._states: GateStates = self.job.gates.start
         self._text: ReplyText = self.job.reply_text(self.choice)
+        self._loops = LoopDetector() if self.job.detects_loops else None
+        self._failure: GenerationFailed | None = None
         self._counts: Counter[int] = Counter(self.job.ids) if self.job.rule.penalizes else Counter()
         drafting = self.job.drafting
         self._drafter: Drafter | None = None if drafting is None else drafting.begin(self.job.ids)
@@ -240,6 +243,8 @@ class Sequence:
             guessed = row < len(window.guesses)
             right = guessed and window.guesses[row] == each.token
             yield from self._append(each, window.states[row], window.states[row + 1] if right else None)
+            if self._failure is not None:
+                raise self._failure
             if guessed and window.drafted[row]:
                 self.accepted += right
                 self._learn(window.source, right=right)
@@ -281,17 +286,32 @@ class Sequence:
         """The token as text, and whether it ends the reply: as end token, stop token, stop string or by the limit."""
         if token in self.job.ends:
             self._text.count()
-            return self.stop("end")
+            return self.stop("end", ended_by=self._spelled(token))
         stops = token in self.job.stop_ids
         if stops and not self.job.request.limits.include_stop_str:
             self._text.count()
-            return self.stop("stop")
+            return self.stop("stop", ended_by=self._spelled(token))
         events, matched = self._text.feed(token, info)
         if stops or matched is not None:
-            return [*events, *self.stop("stop", matched)]
+            return [*events, *self.stop("stop", matched, ended_by=matched or self._spelled(token))]
+        if self._loops is not None and self._loops.feed(token, self._text.latest) is not None:
+            return [*events, *self._loop()]
         if self.left <= 0:
             return [*events, *self.stop(self.job.limit.reason)]
+        if self.job.request.limits.stop_after_output and any(map(_shows, events)):
+            return [*events, *self.stop("length")]
         return events
+
+    def _loop(self) -> list[Event]:
+        """The reply only repeats itself: it ends, or the request fails once what was written is sent."""
+        if not self.job.request.limits.loop_detect_error:
+            return self.stop("repetition")
+        self._failure = GenerationFailed(
+            f"the reply repeats itself without end, after {len(self.tokens)} tokens. A retry helps only when sampling is"
+            " random and has another seed: greedy replies, a fixed seed, and a seed that comes from the prompt loop again",
+            code="loop_detected",
+        )
+        return []
 
     def _info(self, drawn: Drawn) -> TokenInfo | None:
         """The token with its bytes, when log-probabilities were asked for."""
@@ -299,18 +319,25 @@ class Sequence:
             return None
         return self.job.spelled_info(drawn.token, drawn)
 
-    def stop(self, reason: StopReason, matched: str | None = None) -> list[Event]:
+    def _spelled(self, token: int) -> str:
+        return self.job.tokenizer.token_bytes(token).decode(errors="replace")
+
+    def stop(self, reason: StopReason, matched: str | None = None, *, ended_by: str | None = None) -> list[Event]:
         """End the reply: the text that was held back, unless a stop string `matched`, and `Stopped`."""
         # Of a reply that is replayed, everything up to here was sent, and the rest is not there yet.
         events = [] if self.replaying else self._text.finish(matched=matched is not None)
         if self._text.calls and not self._text.broken and (reason == "end" or self._endless(reason)):
             reason = "tool_calls"
-        self.stopped = Stopped(self.choice, reason, matched)
+        self.stopped = Stopped(self.choice, reason, matched, ended_by)
         return [*events, self.stopped]
 
     def _endless(self, reason: StopReason) -> bool:
         """Whether the reply could end in no other way than by its limit."""
         return reason == "length" and self.job.request.limits.ignore_eos
+
+
+def _shows(event: Event) -> bool:
+    return isinstance(event, TextDelta | ThinkingDelta) and bool(event.text)
 
 
 class _Guesses:

@@ -48,3 +48,7 @@ class EngineSettings:
     """Threads that render and tokenize."""
     front_queue: int = 64
     """Requests that may wait for one of them, or be worked on."""
+    compile_threads: int = 2
+    """Threads that compile grammars."""
+    compile_queue: int = 16
+    """Requests that may wait for one of them, or be worked on."""

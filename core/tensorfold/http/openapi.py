@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from tensorfold.contracts.dialect import Endpoint, InquiryEndpoint, Scope
+from tensorfold.contracts.dialect import Body, Endpoint, InquiryEndpoint, Scope
 from tensorfold.ir import JSON
 
 __all__ = ["Operation", "asked_of", "asked_of_resource", "describe"]
@@ -30,7 +30,7 @@ class Operation:
     """The dialect, or `core`."""
     about: str
     scope: Scope
-    bodies: tuple[type, ...] = ()
+    bodies: tuple[Body, ...] = ()
     media: tuple[str, ...] = (_JSON,)
     """Of the answers."""
 
@@ -57,8 +57,9 @@ def asked_of_resource(path: str, resource: object, scope: Scope, tag: str) -> li
 
 def describe(operations: Sequence[Operation], version: str, *, guarded: bool) -> dict[str, JSON]:
     """The document, in OpenAPI 3.1. `guarded`: keys are asked for."""
-    bodies = dict.fromkeys(body for operation in operations for body in operation.bodies)
-    types = tuple(filter(_describable, bodies))
+    bodies = [body for operation in operations for body in operation.bodies]
+    each = dict.fromkeys(type for body in bodies for type in (body if isinstance(body, tuple) else (body,)))
+    types = tuple(filter(_describable, each))
     schemas, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
     by_type: dict[type, JSON] = dict(zip(types, schemas, strict=True))
     paths: dict[str, JSON] = {}
@@ -89,6 +90,12 @@ def _describable(body: type) -> bool:
     return True
 
 
+def _schema(body: Body, by_type: dict[type, JSON]) -> JSON:
+    if isinstance(body, tuple):
+        return {"allOf": [by_type.get(part, {}) for part in body]}
+    return by_type.get(body, {})
+
+
 def _told(operation: Operation, by_type: dict[type, JSON], *, guarded: bool) -> dict[str, JSON]:
     errors: dict[str, JSON] = {"description": "an error, in the API's own envelope", "content": {_JSON: {}}}
     content: dict[str, JSON] = {media: {} for media in operation.media}
@@ -105,7 +112,7 @@ def _told(operation: Operation, by_type: dict[type, JSON], *, guarded: bool) -> 
     if variables:
         told["parameters"] = variables
     if operation.bodies:
-        schemas = [by_type.get(body, {}) for body in operation.bodies]
+        schemas = [_schema(body, by_type) for body in operation.bodies]
         schema: JSON = schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
         told["requestBody"] = {"required": True, "content": {_JSON: {"schema": schema}}}
     if guarded and operation.scope != "open":

@@ -49,6 +49,9 @@ class WireMessage(msgspec.Struct):
     tool_call_id: str | None = None
     function_call: WireFunction | None = None
     reasoning_content: str | None = None
+    reasoning: str | None = None
+    thinking: str | None = None
+    """A turn's reasoning, under any of the three names; the first that is given counts."""
     audio: JSON = None
 
 
@@ -65,8 +68,6 @@ def read_messages(messages: list[WireMessage]) -> tuple[Message, ...]:
 def _message(message: WireMessage, at: str) -> Message:
     match message.role:
         case "system" | "developer" | "user" as role:
-            if message.content is None:
-                raise DecodeError(f"{at}.content is missing", param=f"{at}.content")
             return _plain(role, message, at)
         case "assistant":
             return Message("assistant", _assistant_parts(message, at), message.name)
@@ -88,8 +89,9 @@ def _assistant_parts(message: WireMessage, at: str) -> tuple[Part, ...]:
     if message.audio is not None:
         raise Unsupported(f"{at}.audio: this server reads text alone", param=f"{at}.audio")
     parts: list[Part] = []
-    if message.reasoning_content:
-        parts.append(Thinking(message.reasoning_content))
+    reasoning = message.reasoning_content or message.reasoning or message.thinking
+    if reasoning:
+        parts.append(Thinking(reasoning))
     # Null, empty and missing content say the same of a turn that only calls.
     parts.extend(text for text in _texts(message.content or None, at) if text.text)
     if message.refusal:

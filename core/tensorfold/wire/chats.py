@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import msgspec
 
@@ -63,9 +64,12 @@ class ChatFields(msgspec.Struct, kw_only=True):
     parallel_tool_calls: bool | None = None
     reasoning_effort: str | None = None
     chat_template_kwargs: dict[str, JSON] | None = None
+    template_vars: dict[str, JSON] | None = None
+    """TabbyAPI's name of `chat_template_kwargs`, which goes first where both say something."""
     add_generation_prompt: bool | None = None
     """Whether an answer is begun; null is true, unless the final message is continued."""
-    continue_final_message: bool | None = None
+    continue_final_message: bool | str | None = None
+    """Whether the last message is continued, or which part of it: its reasoning (by any of its names) or its content."""
 
 
 def read_chat(fields: ChatFields) -> tuple[Chat, ToolChoice]:
@@ -78,7 +82,7 @@ def read_chat(fields: ChatFields) -> tuple[Chat, ToolChoice]:
     """
     if not fields.messages:
         raise DecodeError("messages must hold at least one message", param="messages")
-    continued = bool(fields.continue_final_message)
+    continued, part = _continued(fields.continue_final_message)
     if continued and fields.add_generation_prompt:
         raise InvalidRequest(
             "continue_final_message and add_generation_prompt cannot both be true", param="continue_final_message"
@@ -88,12 +92,31 @@ def read_chat(fields: ChatFields) -> tuple[Chat, ToolChoice]:
     chat = Chat(
         messages=read_messages(fields.messages),
         tools=offered_tools(tools, choice),
-        template_kwargs=fields.chat_template_kwargs or {},
+        template_kwargs={**(fields.template_vars or {}), **(fields.chat_template_kwargs or {})},
         reasoning_effort=read_effort(fields.reasoning_effort, "reasoning_effort"),
         continue_final_message=continued,
+        continued_part=part,
         add_generation_prompt=continued or fields.add_generation_prompt is not False,
     )
     return chat, choice
+
+
+def _continued(wanted: bool | str | None) -> tuple[bool, Literal["thinking", "text"] | None]:
+    """Whether, and which part if that is said."""
+    match wanted:
+        case None | False:
+            return False, None
+        case True:
+            return True, None
+        case "reasoning_content" | "reasoning" | "thinking":
+            return True, "thinking"
+        case "content":
+            return True, "text"
+        case other:
+            raise DecodeError(
+                f"continue_final_message is {other[:40]!r}, and must be true, false, content or reasoning_content",
+                param="continue_final_message",
+            )
 
 
 def read_tools(tools: list[WireTool]) -> tuple[Tool, ...]:

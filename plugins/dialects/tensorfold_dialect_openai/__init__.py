@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from tensorfold import hookimpl
 from tensorfold.contracts.dialect import Dialect, Endpoint, InquiryEndpoint, Resource
 from tensorfold.contracts.settings import PluginSettings
-from tensorfold_dialect_openai.chat import ChatBody, ChatCodec
+from tensorfold.wire.chats import ChatFields
+from tensorfold_dialect_openai.chat import ChatCodec, ChatControls
 from tensorfold_dialect_openai.completions import CompletionBody, CompletionsCodec
 from tensorfold_dialect_openai.errors import OpenAIErrors
 from tensorfold_dialect_openai.responses import InputTokensCodec, ResponsesCodec
@@ -29,7 +30,12 @@ def openai_dialect() -> Dialect:
         name="openai",
         errors=OpenAIErrors(),
         endpoints=(
-            Endpoint("/v1/chat/completions", ChatCodec(), bodies=(ChatBody,), about="a reply to a conversation"),
+            Endpoint(
+                "/v1/chat/completions",
+                ChatCodec(),
+                bodies=((ChatControls, ChatFields),),
+                about="a reply to a conversation",
+            ),
             Endpoint("/v1/completions", CompletionsCodec(), bodies=(CompletionBody,), about="what follows a text"),
             Endpoint("/v1/responses", ResponsesCodec(store), bodies=(ResponsesBody,), about="a turn of a conversation"),
         ),

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Iterable
 
+import msgspec
 from msgspec import UNSET
 
 from tensorfold.contracts.dialect import DecodeContext, Exchange, StreamEncoder
-from tensorfold.errors import DecodeError
+from tensorfold.errors import InvalidRequest
 from tensorfold.ir import (
     Answer,
-    Chat,
     ChoiceAnswer,
     Request,
     Stopped,
@@ -18,8 +19,8 @@ from tensorfold.ir import (
     ThinkingDelta,
     ToolCallDelta,
 )
-from tensorfold.wire import BodyDecoder, Int64
-from tensorfold.wire.chat_messages import WireMessage, read_messages
+from tensorfold.wire import BodyDecoder, Int64, decode_value
+from tensorfold.wire.chats import ChatFields, read_chat
 from tensorfold_dialect_openai.controls import Controls, StreamOptions, build_requests
 from tensorfold_dialect_openai.errors import OpenAIErrors
 from tensorfold_dialect_openai.logprobs import chat_logprobs, wanted_in_chat
@@ -31,6 +32,7 @@ from tensorfold_dialect_openai.replies import (
     ChunkChoice,
     Delta,
     ReplyMessage,
+    eos_reason,
     finish_reason,
     head_of,
     whole_answer,
@@ -38,18 +40,15 @@ from tensorfold_dialect_openai.replies import (
 from tensorfold_dialect_openai.stream import KEEP_ALIVE, EventEncoder
 from tensorfold_dialect_openai.unserved import CHAT_FIELDS
 
-__all__ = ["ChatBody", "ChatCodec", "ChatExchange"]
+__all__ = ["ChatCodec", "ChatControls", "ChatExchange"]
 
 
-class ChatBody(Controls, kw_only=True):
-    """A request's body."""
+class ChatControls(Controls, kw_only=True):
+    """What a body asks of its replies; `wire.chats.ChatFields` are the conversation in the same body."""
 
-    messages: list[WireMessage]
     logprobs: bool | None = None
     top_logprobs: Int64 | None = None
     """Up to 20 alternatives a token, with `logprobs`."""
-    parallel_tool_calls: bool | None = None
-    """Without tools either value means the same."""
 
 
 class ChatCodec(OpenAIErrors):
@@ -59,16 +58,23 @@ class ChatCodec(OpenAIErrors):
     keep_alive = KEEP_ALIVE
 
     def __init__(self) -> None:
-        self._bodies = BodyDecoder(ChatBody, CHAT_FIELDS)
+        self._controls = BodyDecoder(ChatControls, CHAT_FIELDS)
+        self._chats = msgspec.json.Decoder(ChatFields)
 
     def decode(self, body: bytes, context: DecodeContext) -> Exchange:
         """A conversation to continue."""
-        wanted = self._bodies.decode(body)
-        if not wanted.messages:
-            raise DecodeError("messages must hold at least one message", param="messages")
-        chat = Chat(messages=read_messages(wanted.messages))
+        # In two passes, for structs have one base; the first one has checked the body.
+        wanted = self._controls.decode(body)
+        chat, choice = read_chat(decode_value(self._chats, body.removeprefix(codecs.BOM_UTF8)))
+        if not (chat.add_generation_prompt or chat.continue_final_message):
+            raise InvalidRequest(
+                "without a generation prompt there is nothing to answer: leave add_generation_prompt out, or continue"
+                " the final message",
+                param="add_generation_prompt",
+            )
         logprobs = wanted_in_chat(wanted.logprobs, wanted.top_logprobs)
-        return ChatExchange(build_requests((chat,), wanted, context, logprobs=logprobs), wanted, context)
+        requests = build_requests((chat,), wanted, context, tool_choice=choice, logprobs=logprobs)
+        return ChatExchange(requests, wanted, context)
 
 
 class ChatExchange:
@@ -106,6 +112,7 @@ def _choice(index: int, choice: ChoiceAnswer, logprobs: bool) -> ChatChoice:
         finish_reason(choice.reason),
         logprobs=chat_logprobs(choice.tokens) if logprobs else None,
         stop_reason=choice.detail or UNSET,
+        eos_reason=eos_reason(choice.reason),
     )
 
 
@@ -136,6 +143,7 @@ class ChatEncoder(EventEncoder[ChunkChoice]):
             Delta(),
             finish_reason=finish_reason(stopped.reason),
             stop_reason=stopped.detail or UNSET,
+            eos_reason=eos_reason(stopped.reason),
         )
 
     def nothing(self) -> ChunkChoice:

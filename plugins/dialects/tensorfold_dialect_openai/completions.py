@@ -17,6 +17,7 @@ from tensorfold.ir import (
     Prompt,
     Request,
     Stopped,
+    StopReason,
     TextDelta,
     TextPrompt,
     ThinkingDelta,
@@ -31,6 +32,7 @@ from tensorfold_dialect_openai.logprobs import TextLogprobsWriter, wanted_in_tex
 from tensorfold_dialect_openai.replies import (
     Head,
     TextChoice,
+    eos_reason,
     finish_reason,
     head_of,
     whole_answer,
@@ -61,6 +63,8 @@ class CompletionBody(Controls, kw_only=True):
     """Up to 20 alternatives a token."""
     echo: bool | None = None
     """Begin each reply with its prompt."""
+    stop_after_output: bool | None = None
+    """End at the first text."""
 
 
 class CompletionsCodec(OpenAIErrors):
@@ -79,14 +83,22 @@ class CompletionsCodec(OpenAIErrors):
         if _SOME_LIST.match(decode_value(self._peeks, check_body(body)).messages):
             return self._chat.decode(body, context)
         wanted = self._bodies.decode(body)
-        if wanted.prompt in (b"", b"null"):
+        if bytes(wanted.prompt) in (b"", b"null"):
             raise DecodeError("prompt is missing", param="prompt")
         special = bool(wanted.add_special_tokens)
         prompts = tuple(_prompt(prompt, special) for prompt in read_prompts(wanted.prompt))
         requests = build_requests(
             prompts, wanted, context, logprobs=wanted_in_text(wanted.logprobs), echo=bool(wanted.echo)
         )
+        if wanted.stop_after_output:
+            requests = tuple(_stopping(request) for request in requests)
         return CompletionsExchange(requests, wanted, context)
+
+
+def _stopping(request: Request) -> Request:
+    """The request, which ends at the first text."""
+    limits = msgspec.structs.replace(request.limits, stop_after_output=True)
+    return msgspec.structs.replace(request, limits=limits)
 
 
 def _prompt(prompt: str | tuple[int, ...], special: bool) -> Prompt:
@@ -124,13 +136,16 @@ def _choice(index: int, choice: ChoiceAnswer, logprobs: bool) -> TextChoice:
     # A raw reply is all text: what a family would call reasoning belongs to it.
     text = choice.thinking + choice.text
     tokens = (*choice.thinking_tokens, *choice.tokens)
-    return TextChoice(
-        index,
-        text,
-        finish_reason(choice.reason),
-        logprobs=TextLogprobsWriter().write(tokens) if logprobs else None,
-        stop_reason=choice.detail or UNSET,
-    )
+    written = TextLogprobsWriter().write(tokens) if logprobs else None
+    return _ended(TextChoice(index, text, logprobs=written), choice.reason, choice.detail, choice.ended_by)
+
+
+def _ended(choice: TextChoice, reason: StopReason, detail: str | None, ended_by: str | None) -> TextChoice:
+    choice.finish_reason = finish_reason(reason)
+    choice.stop_reason = detail or UNSET
+    choice.stop_str = ended_by or UNSET
+    choice.eos_reason = eos_reason(reason)
+    return choice
 
 
 class CompletionEncoder(EventEncoder[TextChoice]):
@@ -148,9 +163,7 @@ class CompletionEncoder(EventEncoder[TextChoice]):
 
     def ending(self, stopped: Stopped) -> Iterable[TextChoice]:
         """The finish reason on an empty text."""
-        yield TextChoice(
-            stopped.choice, "", finish_reason=finish_reason(stopped.reason), stop_reason=stopped.detail or UNSET
-        )
+        yield _ended(TextChoice(stopped.choice, ""), stopped.reason, stopped.detail, stopped.ended_by)
 
     def nothing(self) -> TextChoice:
         """No text."""

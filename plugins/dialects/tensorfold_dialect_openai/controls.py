@@ -8,8 +8,9 @@ import msgspec
 
 from tensorfold.contracts.dialect import DecodeContext
 from tensorfold.errors import DecodeError, InvalidRequest
-from tensorfold.ir import JSON, Limits, Prompt, Request, Sampling
+from tensorfold.ir import JSON, Limits, Prompt, Request, Sampling, ToolChoice
 from tensorfold.wire import Int64, LenientNumber, lenient_float, lenient_int
+from tensorfold.wire.grammars import GrammarFields, read_grammar
 
 __all__ = ["MAX_REPLIES", "Controls", "StreamOptions", "build_requests", "read_stops"]
 
@@ -36,7 +37,7 @@ class StreamOptions(msgspec.Struct):
     """With `include_usage`: usage so far on every event, one completion token for each, exact in the last."""
 
 
-class Controls(msgspec.Struct):
+class Controls(GrammarFields):
     """The fields; null means left out, everywhere."""
 
     model: str | None = None
@@ -57,6 +58,13 @@ class Controls(msgspec.Struct):
     stop_token_ids: list[Int64] | None = None
     include_stop_str_in_output: bool | None = None
     ignore_eos: bool | None = None
+    thinking_budget: Int64 | None = None
+    reasoning_budget_tokens: Int64 | None = None
+    """TabbyAPI's name of `thinking_budget`; when both are given they must agree."""
+    loop_detect: bool | None = None
+    loop_detect_window: Int64 | None = None
+    """An older name: 0 is false, any other size true."""
+    loop_detect_error: bool | None = None
     n: Int64 | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
@@ -77,6 +85,7 @@ def build_requests(
     controls: Controls,
     context: DecodeContext,
     *,
+    tool_choice: ToolChoice = ToolChoice(),  # noqa: B008 - a frozen value
     logprobs: int | None = None,
     echo: bool = False,
 ) -> tuple[Request, ...]:
@@ -94,7 +103,7 @@ def build_requests(
         )
     if controls.priority not in (None, "foreground", "background"):
         raise DecodeError("priority must be background, foreground or null", param="priority")
-    sampling, limits = _sampling(controls), _limits(controls)
+    sampling, limits, grammar = _sampling(controls), _limits(controls), read_grammar(controls)
     return tuple(
         Request(
             id=context.request_id if len(prompts) == 1 else f"{context.request_id}-{index}",
@@ -103,6 +112,8 @@ def build_requests(
             choices=choices,
             sampling=sampling,
             limits=limits,
+            grammar=grammar,
+            tool_choice=tool_choice,
             draft=controls.draft is not False,
             priority="background" if controls.priority == "background" else "foreground",
             progress=bool(controls.stream and controls.return_progress),
@@ -148,7 +159,22 @@ def _limits(controls: Controls) -> Limits:
         stop_token_ids=_stop_ids(controls.stop_token_ids or []),
         ignore_eos=bool(controls.ignore_eos),
         include_stop_str=bool(controls.include_stop_str_in_output),
+        thinking_budget=_agreed("thinking_budget", controls.thinking_budget, controls.reasoning_budget_tokens) or None,
+        loop_detect=_loop_detect(controls),
+        loop_detect_error=bool(controls.loop_detect_error),
     )
+
+
+def _agreed(name: str, one: int | None, other: int | None) -> int | None:
+    if one is not None and other is not None and one != other:
+        raise InvalidRequest(f"{name} is {one}, and {other} under its other name: give one of them", param=name)
+    return other if one is None else one
+
+
+def _loop_detect(controls: Controls) -> bool | None:
+    if controls.loop_detect is None and controls.loop_detect_window is not None:
+        return controls.loop_detect_window != 0
+    return controls.loop_detect
 
 
 def _max_tokens(older: int | None, newer: int | None) -> int | None:

@@ -28,6 +28,7 @@ __all__ = [
     "TextChoice",
     "TimingsBody",
     "UsageBody",
+    "eos_reason",
     "finish_reason",
     "head_of",
     "whole_answer",
@@ -256,6 +257,8 @@ class ChatChoice(msgspec.Struct):
     logprobs: ChatLogprobs | None = None
     stop_reason: str | UnsetType = UNSET
     """The stop string that matched."""
+    eos_reason: str | UnsetType = UNSET
+    """In TabbyAPI's words, why a reply ended that has no word in OpenAI's."""
 
 
 class Delta(msgspec.Struct):
@@ -276,6 +279,7 @@ class ChunkChoice(msgspec.Struct):
     finish_reason: str | None = None
     logprobs: ChatLogprobs | None = None
     stop_reason: str | UnsetType = UNSET
+    eos_reason: str | UnsetType = UNSET
 
 
 # ---- completions ------------------------------------------------------------------------------------------
@@ -289,6 +293,9 @@ class TextChoice(msgspec.Struct):
     finish_reason: str | None = None
     logprobs: TextLogprobs | None = None
     stop_reason: str | UnsetType = UNSET
+    stop_str: str | UnsetType = UNSET
+    """The stop string, or the end or stop token as it is spelled, that ended the reply."""
+    eos_reason: str | UnsetType = UNSET
 
 
 def finish_reason(reason: StopReason) -> str:
@@ -300,3 +307,8 @@ def finish_reason(reason: StopReason) -> str:
             return "length"
         case "tool_calls" | "repetition" | "abort":
             return reason
+
+
+def eos_reason(reason: StopReason) -> str | UnsetType:
+    """Of a loop."""
+    return "loop_detected" if reason == "repetition" else UNSET

@@ -19,12 +19,7 @@ _SHARED: Fields = {
     "service_tier": ("auto", "default"),
     "prediction": (),
     "moderation": (),
-    # structured output, as vLLM spells it
-    "guided_json": (),
-    "guided_regex": (),
-    "guided_choice": ([],),
-    "guided_grammar": (),
-    "structured_outputs": ({},),
+    # structured output, as TabbyAPI spells it
     "json_schema": (),
     "regex_pattern": (),
     "grammar_string": (),
@@ -77,30 +72,20 @@ _SHARED: Fields = {
     "cfg_scale": (1,),
     "guidance_scale": (1,),
     "negative_prompt": ("",),
-    "loop_detect_window": (),
 }
 
 CHAT_FIELDS: Fields = {
-    "tools": ([],),
-    "tool_choice": ("none", "auto"),
     "functions": ([],),
     "function_call": ("none", "auto"),
-    "response_format": ({"type": "text"},),
-    "reasoning_effort": (),
     "reasoning": (),
     "include_reasoning": (True,),
-    "thinking_budget": (0,),
     "chat_template": (),
-    "chat_template_kwargs": ({},),
-    "template_vars": ({},),
     "modalities": (["text"],),
     "audio": (),
     "verbosity": ("medium",),
     "web_search_options": (),
     "documents": ([],),
     "echo": (False,),
-    "add_generation_prompt": (True,),
-    "continue_final_message": (False,),
     "response_prefix": ("",),
     "add_special_tokens": (False,),
     **_SHARED,
@@ -110,7 +95,6 @@ CHAT_FIELDS: Fields = {
 COMPLETION_FIELDS: Fields = {
     "suffix": ("",),
     "prompt_embeds": (),
-    "response_format": ({"type": "text"},),
     **_SHARED,
 }
 """Of `/v1/completions`."""

@@ -1,0 +1,131 @@
+"""Schemas and demanded calls on a real model, through the real SDK: streamed, whole, drafted, serial and in company."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import openai
+import pytest
+
+pytest.importorskip("xgrammar", reason="structured output needs the extra `grammar`")
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "minLength": 1, "maxLength": 12},
+        "age": {"type": "integer", "minimum": 0, "maximum": 130},
+        "kind": {"enum": ["cat", "dog", None]},
+        "tags": {"type": "array", "items": {"type": "string", "pattern": "^[a-z]{1,6}$"}, "maxItems": 2},
+    },
+    "required": ["name", "age", "kind", "tags"],
+    "additionalProperties": False,
+}
+FORMAT: Any = {"type": "json_schema", "json_schema": {"name": "pet", "schema": SCHEMA}}
+QUESTION: Any = [{"role": "user", "content": "Describe a pet as JSON."}]
+TOOLS: Any = [
+    {
+        "type": "function",
+        "function": {
+            "name": "get_weather",
+            "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+        },
+    },
+    {"type": "function", "function": {"name": "get_time", "parameters": {"type": "object", "properties": {}}}},
+]
+
+
+def check(text: str | None) -> None:
+    """The reply keeps to the schema."""
+    value = json.loads(text or "")
+    assert list(value) == ["name", "age", "kind", "tags"]
+    assert 1 <= len(value["name"]) <= 12
+    assert 0 <= value["age"] <= 130
+    assert isinstance(value["age"], int)
+    assert value["kind"] in ("cat", "dog", None)
+    assert len(value["tags"]) <= 2
+    assert all(tag.isascii() and tag.islower() and 1 <= len(tag) <= 6 for tag in value["tags"])
+
+
+def pet(client: openai.OpenAI, seed: int, **fields: Any) -> Any:
+    return client.chat.completions.create(
+        model="any",
+        messages=QUESTION,
+        response_format=FORMAT,
+        temperature=0.9,
+        seed=seed,
+        max_tokens=400,
+        **fields,
+    )
+
+
+def told(answer: Any) -> tuple[str, str]:
+    """Text and token hash."""
+    return answer.choices[0].message.content, answer.model_extra["tensorfold"]["token_sha"]
+
+
+@pytest.mark.requirement("T-199", "T-202", "T-206")
+def test_a_schema_is_kept_to_whatever_is_drawn(client: openai.OpenAI) -> None:
+    """SO-14: serial, and beside other requests, the same reply."""
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(lambda seed: told(pet(client, seed)), range(4)))
+    for seed, (text, sha) in enumerate(together):
+        check(text)
+        if seed < 2:
+            assert told(pet(client, seed, extra_body={"draft": False})) == (text, sha)
+    stream = pet(client, 0, stream=True)
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in stream if chunk.choices) == together[0][0]
+
+
+@pytest.mark.slow
+def test_a_schema_is_kept_to_over_200_seeds(client: openai.OpenAI) -> None:
+    """Sampled, eight at a time."""
+    with ThreadPoolExecutor(8) as pool:
+        for text, _ in pool.map(lambda seed: told(pet(client, seed)), range(200)):
+            check(text)
+
+
+@pytest.mark.requirement("T-088", "T-196", "T-273")
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "get_time"}}])
+def test_a_call_that_is_demanded_is_made(client: openai.OpenAI, choice: Any) -> None:
+    """By a model that was never taught to call: the same call streamed and whole, drafted and serial."""
+
+    def ask(**fields: Any) -> Any:
+        return client.chat.completions.create(
+            model="any", messages=QUESTION, tools=TOOLS, tool_choice=choice, temperature=0, max_tokens=48, **fields
+        )
+
+    whole, serial = ask(), ask(extra_body={"draft": False})
+    call = whole.choices[0].message.tool_calls[0]
+    assert call.function.name in (["get_weather", "get_time"] if choice == "required" else ["get_time"])
+    assert whole.model_extra["tensorfold"] == serial.model_extra["tensorfold"]
+    assert whole.choices == serial.choices
+    pieces = [
+        piece
+        for chunk in ask(stream=True)
+        for choice_ in chunk.choices
+        for piece in choice_.delta.tool_calls or ()
+        if piece.index == 0
+    ]
+    assert [piece.function.name for piece in pieces if piece.function.name] == [call.function.name]
+    assert "".join(piece.function.arguments or "" for piece in pieces) == call.function.arguments
+    if whole.choices[0].finish_reason == "tool_calls":
+        json.loads(call.function.arguments)
+
+
+@pytest.mark.requirement("T-214")
+def test_a_schema_that_cannot_be_kept_to_is_a_400_also_when_streamed(client: openai.OpenAI) -> None:
+    """SO-10: before the stream opens, with the reason."""
+    schema = {"type": "object", "properties": {"g": {"type": "string", "pattern": "^(unclosed$"}}, "required": ["g"]}
+    response_format: Any = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+    stream: Any
+    for stream in (False, True):
+        with pytest.raises(openai.BadRequestError, match="a group is not closed") as caught:
+            client.chat.completions.create(
+                model="any",
+                messages=QUESTION,
+                stream=stream,
+                response_format=response_format,
+            )
+        assert caught.value.param == "response_format"
