@@ -163,3 +163,20 @@ def test_a_reply_fills_the_memory_to_its_last_position() -> None:
     assert shown(sent)[2] == 100
     assert Stopped(0, "length") in sent
     assert details["preemptions_total"] == 0
+
+
+def test_requests_that_fill_the_memory_again_and_again_are_all_answered() -> None:
+    """Twenty times what the pool holds, each request most of it, with kept prompts in between: nobody fails."""
+    requests = [request(chr(97 + number), 100 + 3 * number, 60) for number in range(20)]
+    sent, details = serve(*requests, positions=256, window=256, lanes=6, settings=EngineSettings(growth=16))
+    assert [shown(each)[2] for each in sent] == [60] * 20
+    assert details["requests_failed"] == 0
+    assert details["positions_free"] == details["positions_total"] == 256
+
+
+def test_a_prompt_that_waits_for_room_costs_nobody_a_kept_prompt() -> None:
+    """What cannot be made room for by giving up is left alone: the choices of a request wait, and its prompt is kept."""
+    requests = [request("a", 150, 100, choices=3), request("b", 100, 60)]
+    alone = [shown(serve(each, positions=2048, lanes=4)[0][0]) for each in requests]
+    sent, _ = serve(*requests, positions=320, window=320, lanes=4, settings=EngineSettings(growth=64))
+    assert [shown(each)[1:] for each in sent] == [each[1:] for each in alone]

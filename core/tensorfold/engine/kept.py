@@ -7,8 +7,8 @@ chunks and rows give the same bits; there a prefix of any length serves.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Collection, Mapping
+from collections import Counter, OrderedDict
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -238,11 +238,18 @@ class PrefixCache:
 
     # ---- giving up -----------------------------------------------------------------------------------------
 
-    def make_room(self, missing: Mapping[TableKey, int], but: KeptPrefix | None = None) -> bool:
-        """Give up the least recently used prefixes until so many pages are free; nothing when that cannot be."""
+    def make_room(
+        self, missing: Mapping[TableKey, int], but: KeptPrefix | None = None, others: Iterable[Snapshot] = ()
+    ) -> bool:
+        """Give up the least recently used prefixes until so many pages are free; nothing when that cannot be.
+
+        `others` are snapshots that are not this cache's to give up.
+        """
         pages = self._runner.pages()
-        locked: Mapping[TableKey, int] = {} if but is None else self._runner.spare_in(but.snapshot)
-        if any(count > pages[key].spare - locked.get(key, 0) for key, count in missing.items()):
+        locked: Counter[TableKey] = Counter()
+        for snapshot in (*others, *(() if but is None else (but.snapshot,))):
+            locked.update(self._runner.spare_in(snapshot))
+        if any(count > pages[key].spare - locked[key] for key, count in missing.items()):
             return False
         wanted = {key: pages[key].free + count for key, count in missing.items()}
         while any(self._runner.pages()[key].free < count for key, count in wanted.items()):

@@ -39,7 +39,7 @@ class Lanes:
         snapshot = own if prefix is None else prefix.snapshot
         shared = None if snapshot is None else full_pages(snapshot.tables, snapshot.length)
         missing = self._capacity.missing(entry, holders, shared)
-        if missing and not self._prefixes.make_room(missing, but=prefix):
+        if missing and not self._prefixes.make_room(missing, but=prefix, others=self._kept.values()):
             return "no room"
         if not entry.computed:
             # What the shelf brings takes pages that are set aside for this entry already.
@@ -62,7 +62,7 @@ class Lanes:
             return False
         shared = full_pages(self._runner.tables(source.slot), self._runner.length(source.slot))
         missing = self._capacity.missing(entry, holders, shared)
-        if missing and not self._prefixes.make_room(missing):
+        if missing and not self._prefixes.make_room(missing, others=self._kept.values()):
             return False
         entry.slot = self._runner.fork(source.slot)
         entry.admitted = now
