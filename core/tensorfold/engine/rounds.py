@@ -50,13 +50,14 @@ class Rounds:
     def _offers(self, entries: Sequence[Entry]) -> list[tuple[Entry, Window]]:
         outlooks = [() if entry.active.ended else entry.sequence.outlook(self._rows - 1) for entry in entries]
         counts = self._depth.share(outlooks, self._rows)
-        share = max(1, self._rows // len(entries))
+        # What guesses leave is shared out for runs that gates force.
+        more = max(0, self._rows - len(entries) - sum(counts)) // len(entries)
         offers: list[tuple[Entry, Window]] = []
         for entry, count in zip(entries, counts, strict=True):
             if entry.active.ended:
                 continue
             with self._steps.roster.guarded("choosing its next tokens", [entry.active]):
-                offers.append((entry, entry.sequence.next_window(count, max(share, count + 1))))
+                offers.append((entry, entry.sequence.next_window(count, count + 1 + more)))
         # A later choice of the same request may have failed it.
         return [(entry, window) for entry, window in offers if not entry.active.ended]
 
