@@ -102,7 +102,7 @@ class ServeConfig:
     )
 
     check_rows: bool = _value(
-        "bool", True, "Check at the start, on the real weights, that replies cannot change each other."
+        "bool", False, "Check at the start, on the real weights, that replies cannot change each other; takes seconds."
     )
     drafts: Drafts = _value(
         "str", "auto", "Guess tokens ahead: auto where it pays, or off; replies are the same.", among=("auto", "off")

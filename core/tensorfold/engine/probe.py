@@ -20,8 +20,8 @@ from tensorfold.contracts.step import Segment
 __all__ = ["Independence", "probe_rows"]
 
 WIDTHS = (2, 3, 5, 8, 13, 16, 33, 64)
-"""Rows of a step, in the order in which they are tried."""
-SERIAL = 8
+"""Rows of a step, in the order in which they are tried; each once, since every start waits for them."""
+SERIAL = 4
 """Rows whose bits are compared: those that were computed one by one."""
 PROMPTS = (48, 29)
 """Tokens before them, of each of two sequences."""
@@ -119,21 +119,18 @@ class _Trial:
             self._prefill(fresh, PROMPTS[place])
 
     def _rows(self, wanted: Sequence[tuple[int, int]]) -> list[NDArray[np.float32]]:
-        """`[n, V]` for each (sequence, rows), all in one step that leaves no trace; run twice, the first to warm up."""
+        """`[n, V]` for each (sequence, rows), all in one step that leaves no trace."""
         segments = [
             Segment(self._slots[place], self._tokens[PROMPTS[place] :][:count], PROMPTS[place], want="all")
             for place, count in wanted
         ]
-        found: list[NDArray[np.float32]] = []
-        for _ in range(2):
-            began = time.perf_counter()
-            output = self._runner.forward(segments)
-            rows = self._runner.logits(output, range(output.rows))
-            self._cost(output.rows, time.perf_counter() - began)
-            for segment in segments:
-                self._runner.commit(segment.slot, segment.start)
-            found = [rows[first:last] for first, last in output.bounds]
-        return found
+        began = time.perf_counter()
+        output = self._runner.forward(segments)
+        rows = self._runner.logits(output, range(output.rows))
+        self._cost(output.rows, time.perf_counter() - began)
+        for segment in segments:
+            self._runner.commit(segment.slot, segment.start)
+        return [rows[first:last] for first, last in output.bounds]
 
     def _cost(self, rows: int, seconds: float) -> None:
         self._costs[rows] = min(seconds, self._costs.get(rows, seconds))
