@@ -9,6 +9,7 @@ import pytest
 from tensorfold.chat.formats import GemmaFormat, GlmFormat, HermesFormat, NemotronFormat, QwenFormat
 from tensorfold.contracts.chat import MarkedFormat
 from tensorfold_model_flash_next.format import chat_format as flash_next
+from tensorfold_model_gemma.config import VARIANTS
 from tensorfold_model_gemma.format import chat_format as gemma
 from tensorfold_model_glm.format import chat_format as glm
 from tensorfold_model_llama.format import chat_format as llama
@@ -20,7 +21,7 @@ from tensorfold_model_qwen.format import chat_format as qwen
     ("format", "kind"),
     [
         (flash_next(), QwenFormat),
-        (gemma(), GemmaFormat),
+        (gemma(next(variant for variant in VARIANTS if "tools" in variant.capabilities)), GemmaFormat),
         (glm(), GlmFormat),
         (llama(), HermesFormat),
         (nemotron(), NemotronFormat),
