@@ -119,13 +119,14 @@ def test_a_call_that_is_demanded_is_made(client: openai.OpenAI, choice: Any) -> 
 def test_a_schema_that_cannot_be_kept_to_is_a_400_also_when_streamed(client: openai.OpenAI) -> None:
     """SO-10: before the stream opens, with the reason."""
     schema = {"type": "object", "properties": {"g": {"type": "string", "pattern": "^(unclosed$"}}, "required": ["g"]}
-    form: Any = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+    response_format: Any = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+    stream: Any
     for stream in (False, True):
         with pytest.raises(openai.BadRequestError, match="a group is not closed") as caught:
             client.chat.completions.create(
                 model="any",
                 messages=QUESTION,
                 stream=stream,
-                response_format=form,
+                response_format=response_format,
             )
         assert caught.value.param == "response_format"

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tensorfold.engine.costs import StepCosts
-from tensorfold.engine.depth import IDLE, Deepest, MeasuredDepth
+from tensorfold.engine.depth import EXPLORE, IDLE, Deepest, MeasuredDepth
 from tensorfold.engine.drafts import Chances, Odds
 
 
@@ -40,8 +40,11 @@ def test_one_slow_step_does_not_count() -> None:
 
 
 def test_more_rows_never_cost_less() -> None:
+    """Where they seem to, fewer rows were slow by chance."""
     table = StepCosts({1: 1.0, 4: 3.0, 8: 2.0}).table(10)
     assert table == sorted(table) and table[0] == 0
+    assert table[4] == table[8] == 2.0
+    assert StepCosts({1: 1.0, 4: 3.0, 8: 2.0}).table(4)[4] == 2.0
 
 
 def test_old_steps_are_forgotten() -> None:
@@ -105,6 +108,19 @@ def test_no_other_share_gives_more_tokens_a_second(outlooks: list[tuple[float, .
     best = max(rate(shares) for shares in itertools.product(*(range(len(each) + 1) for each in outlooks)))
     assert rate(tuple(got)) >= best / 1.02 - 1e-9
     assert all(0 <= share <= len(each) for share, each in zip(got, outlooks, strict=True))
+
+
+def test_a_step_that_was_slow_by_chance_is_tried_again() -> None:
+    """Now and then costs are taken to be as low as they may be, and what is then measured counts."""
+    depth = MeasuredDepth({1: 1.0, 2: 9.0, 8: 9.0})
+    given = []
+    for _ in range(EXPLORE + 1):
+        (count,) = depth.share([chances(0.95, 7)], 64)
+        given.append(count)
+        if count:
+            depth.ran(1 + count, 1.2 if count == 7 else 9.0)
+    assert given[EXPLORE - 1] == given[EXPLORE] == 7
+    assert max(given[: EXPLORE - 1]) == 1
 
 
 def test_the_deepest_offers_what_fits() -> None:

@@ -37,12 +37,12 @@ def test_independent_rows_pass_and_their_costs_are_known() -> None:
     own = runner()
     before = own.memory()
     found = probe_rows(own, 64)
-    assert (found.rows, found.problem) == (64, None)
-    assert {1, 2, 8, 16, 64} <= set(found.costs)
+    assert (found.rows, found.tried, found.problem) == (64, 33, None)
+    assert {1, 2, 8, 33} <= set(found.costs)
     assert own.memory() == before
 
 
-@pytest.mark.parametrize(("wrong_from", "rows"), [(2, 1), (5, 3), (33, 16), (64, 33)])
+@pytest.mark.parametrize(("wrong_from", "rows"), [(2, 1), (5, 3), (33, 13)])
 def test_rows_that_depend_on_their_number_narrow_the_step(
     monkeypatch: pytest.MonkeyPatch, wrong_from: int, rows: int
 ) -> None:
@@ -58,6 +58,13 @@ def test_sequences_that_see_each_other_run_alone(monkeypatch: pytest.MonkeyPatch
     found = probe_rows(runner(), 64)
     assert found.rows == 1
     assert found.problem is not None and "another sequence" in found.problem
+
+
+def test_a_slow_machine_is_not_tried_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was not tried is taken at the backend's word."""
+    monkeypatch.setattr("tensorfold.engine.probe.PATIENCE", -1.0)
+    found = probe_rows(runner(), 64)
+    assert (found.rows, found.tried, found.problem) == (64, 1, None)
 
 
 @pytest.mark.parametrize("fields", [{"lanes": 1}, {"window": 64}, {"chunk": 7}, {"positions": 64}])

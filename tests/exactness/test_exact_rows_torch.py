@@ -94,7 +94,7 @@ class Model:
         runner = self.runner()
         logits: list[Logits] = [np.empty((0, VOCABULARY), np.float32)] * len(PROMPTS)
         for company in companies:
-            slots = {number: self._prefilled(runner, number) for number in company}
+            slots = {number: self.prefilled(runner, number) for number in company}
             for done in range(0, REPLY, rows):
                 kept = min(rows, REPLY - done)
                 segments = [
@@ -117,7 +117,8 @@ class Model:
         return logits
 
     @staticmethod
-    def _prefilled(runner: Runner[Any], number: int) -> int:
+    def prefilled(runner: Runner[Any], number: int) -> int:
+        """A slot that holds one of the prompts."""
         slot = runner.acquire()
         assert slot is not None
         runner.forward([Segment(slot, _tokens(number)[: PROMPTS[number]], 0, want="none", kind="chunk")])
@@ -171,3 +172,29 @@ def test_the_number_of_threads_changes_no_bit(model: Model, threads: int) -> Non
     finally:
         torch.set_num_threads(before)
     same([got[0], got[4]], [model.serial[0], model.serial[4]])
+
+
+def test_every_count_of_rows_from_one_to_thirty_three_gives_the_same_bits(model: Model) -> None:
+    """A window of any width, alone and beside a second sequence, against single steps."""
+    most = 33
+    runner = model.runner()
+    first, second = (model.prefilled(runner, number) for number in (1, 4))
+    tokens, other = _tokens(1)[PROMPTS[1] :][:most], _tokens(4)[PROMPTS[4] :][:3]
+    serial = model.runner()
+    slot = model.prefilled(serial, 1)
+    expected: list[Logits] = []
+    for place, token in enumerate(tokens):
+        output = serial.forward([Segment(slot, (token,), PROMPTS[1] + place)])
+        expected.append(serial.logits(output, [0]))
+        serial.commit(slot, PROMPTS[1] + place + 1)
+    rows = np.concatenate(expected)
+    for count in range(1, most + 1):
+        wide = Segment(first, tokens[:count], PROMPTS[1], want="all")
+        beside = Segment(second, other, PROMPTS[4], want="all")
+        for segments in ([wide], [wide, beside], [beside, wide]):
+            output = runner.forward(segments)
+            start, end = output.bounds[segments.index(wide)]
+            got = runner.logits(output, range(start, end))
+            assert got.tobytes() == rows[:count].tobytes(), f"{count} rows, {len(segments)} sequences"
+            for each in segments:
+                runner.commit(each.slot, each.start)

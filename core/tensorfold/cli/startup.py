@@ -88,7 +88,7 @@ def _rows(assembled: Assembled) -> str:
     if independence.problem is not None:
         narrowed = "one row a step: no drafts, no shared rounds" if independence.rows == 1 else "fewer rows a step"
         return f"{narrowed}, at most {independence.rows}, since on this machine {independence.problem}"
-    checked = "checked bit for bit" if independence.costs else "not checked"
+    checked = f"checked bit for bit up to {independence.tried}" if independence.tried else "not checked"
     return f"up to {independence.rows} a step, {checked}"
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Mapping
-from statistics import median
 
 __all__ = ["StepCosts"]
 
@@ -38,12 +37,21 @@ class StepCosts:
         self._seen[rows].append(seconds)
 
     def table(self, most: int) -> list[float]:
-        """The cost of 0 to `most` rows; never less for more rows."""
-        costs = [self.of(rows) for rows in range(1, most + 1)]
-        table = [0.0]
-        for cost in costs:
-            table.append(max(table[-1], cost))
-        return table
+        """The cost of 0 to `most` rows; never less for more rows.
+
+        Whatever else the machine does only makes a step slower, so where fewer rows seem to cost more than more rows
+        do, the lower cost is the right one.
+        """
+        furthest = max(most, self._sizes[-1] if self._sizes else 0)
+        table = [0.0, *(self.of(rows) for rows in range(1, furthest + 1))]
+        for rows in range(furthest - 1, 0, -1):
+            table[rows] = min(table[rows], table[rows + 1])
+        return table[: most + 1]
+
+    def hoped(self, most: int) -> list[float]:
+        """The cost of 0 to `most` rows if further rows were as cheap as they may be."""
+        one = self.of(1)
+        return [0.0, *(one * (1.0 + GROWTH * (rows - 1)) for rows in range(1, most + 1))]
 
     def of(self, rows: int) -> float:
         """Seconds; 0 when nothing was seen."""
@@ -68,4 +76,5 @@ class StepCosts:
         return max(0.0, rise) / (self._sizes[-1] - self._sizes[0])
 
     def _cost(self, place: int) -> float:
-        return median(self._seen[self._sizes[place]])
+        samples = sorted(self._seen[self._sizes[place]])
+        return samples[len(samples) // 3]

@@ -12,6 +12,8 @@ __all__ = ["Deepest", "Depth", "MeasuredDepth"]
 
 IDLE = 8
 """Rounds without a guess after which one is tried: the text may have become easier to guess."""
+EXPLORE = 24
+"""Rounds after which costs are taken to be as low as they may be, once: a step that was slow by chance is run again."""
 GAIN = 1.02
 """More tokens a second than without guesses, by this factor, or it is not worth the trouble."""
 
@@ -50,6 +52,7 @@ class MeasuredDepth:
         """`known` are seconds by rows from a trial run."""
         self._costs = StepCosts(known)
         self._idle = 0
+        self._rounds = 0
 
     def share(self, outlooks: Sequence[Sequence[float]], most: int) -> list[int]:
         """The likeliest guesses first, as long as each further one makes the round worth more than it costs."""
@@ -58,7 +61,10 @@ class MeasuredDepth:
         if room <= 0 or not self._costs.known:
             return counts
         order = _likeliest(outlooks)[:room]
-        best = self._best([chance for chance, _ in order], len(outlooks))
+        self._rounds += 1
+        rows = len(outlooks) + len(order)
+        costs = self._costs.hoped(rows) if self._rounds % EXPLORE == 0 else self._costs.table(rows)
+        best = _best([chance for chance, _ in order], len(outlooks), costs)
         for _, place in order[:best]:
             counts[place] += 1
         self._idle = 0 if best else self._idle + 1
@@ -66,18 +72,6 @@ class MeasuredDepth:
             counts[order[0][1]] = 1
             self._idle = 0
         return counts
-
-    def _best(self, chances: Sequence[float], replies: int) -> int:
-        """How many guesses, the likeliest first, make the round's tokens cheapest."""
-        costs = self._costs.table(replies + len(chances))
-        tokens, best = float(replies), 0
-        most = GAIN * tokens / max(costs[replies], 1e-9)
-        for count, chance in enumerate(chances, start=1):
-            tokens += chance
-            rate = tokens / max(costs[replies + count], 1e-9)
-            if rate > most:
-                most, best = rate, count
-        return best
 
     def ran(self, rows: int, seconds: float) -> None:
         """Remember it."""
@@ -88,3 +82,15 @@ def _likeliest(outlooks: Sequence[Sequence[float]]) -> list[tuple[float, int]]:
     """Every guess's chance and reply, the likeliest first; a reply's guesses stay in their order."""
     runs = [[(chance, place) for chance in outlook] for place, outlook in enumerate(outlooks)]
     return list(heapq.merge(*runs, key=lambda each: -each[0]))
+
+
+def _best(chances: Sequence[float], replies: int, costs: Sequence[float]) -> int:
+    """How many guesses, the likeliest first, make the round's tokens cheapest."""
+    tokens, best = float(replies), 0
+    most = GAIN * tokens / max(costs[replies], 1e-9)
+    for count, chance in enumerate(chances, start=1):
+        tokens += chance
+        rate = tokens / max(costs[replies + count], 1e-9)
+        if rate > most:
+            most, best = rate, count
+    return best
