@@ -79,6 +79,7 @@ def test_a_schema_is_kept_to_whatever_is_drawn(client: openai.OpenAI) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_a_schema_is_kept_to_over_200_seeds(client: openai.OpenAI) -> None:
     """Sampled, eight at a time."""
     with ThreadPoolExecutor(8) as pool:

@@ -6,7 +6,10 @@
 | admission, limits, rules, keys, plan, titles | from a request to a `Job`: all that decides the bits of its replies, and whether anybody waits for it |
 | job, active | the frozen job; its accounting while it runs |
 | sequence, gates | one reply: windows offered, draws accepted, tokens masked and forced |
-| constraints, forcing, spelling, thinking | the gates that requests ask for |
+| constraints, spelling | the gates that a request asks for |
+| thinking, forcing, grammar | gates: a budget for the reasoning, a call that must be made, a form that is kept to |
+| grammars | forms compiled, once at a time, the latest ones kept |
+| loops | replies that only repeat themselves |
 | drafts, copies, heads | guesses: from the text before, from the checkpoint's own draft head |
 | costs, depth, probe | what steps cost, how many guesses pay, and whether rows are independent on this machine |
 | reply, detokenize, stops | tokens to text, text to events |

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
@@ -49,6 +49,13 @@ class GateSet:
     """All gates of one reply."""
 
     gates: tuple[Gate, ...] = ()
+    _replacing: tuple[tuple[int, ReplacingGate], ...] = field(init=False, repr=False, compare=False)
+    """Those that may replace a drawn token, with their places."""
+
+    def __post_init__(self) -> None:
+        # PERF: asking an object for a protocol takes microseconds, and every token is drawn.
+        found = ((place, gate) for place, gate in enumerate(self.gates) if isinstance(gate, ReplacingGate))
+        object.__setattr__(self, "_replacing", tuple(found))
 
     @property
     def start(self) -> GateStates:
@@ -74,8 +81,8 @@ class GateSet:
 
     def kept(self, states: GateStates, token: int) -> int:
         """What is kept of a token that was drawn and not forced."""
-        for gate, state in zip(self.gates, states, strict=True):
-            if isinstance(gate, ReplacingGate) and (other := gate.replaced(state, token)) != token:
+        for place, gate in self._replacing:
+            if (other := gate.replaced(states[place], token)) != token:
                 return other
         return token
 

@@ -11,6 +11,7 @@
 | unserved | fields that an API knows and this server does not serve |
 | chat_messages, chats | the conversation of a chat, as OpenAI and the servers beside it spell it |
 | arguments | a call's arguments as an object |
+| grammars | the fields that bind a reply's form, as OpenAI and vLLM spell them |
 | envelope | OpenAI's error envelope |
 
 Duplicate keys: the last one counts, as in the usual JSON libraries. Unknown keys are ignored.
