@@ -14,7 +14,7 @@ from tensorfold.engine.copies import CopyDrafting
 from tensorfold.engine.engine import LocalEngine
 from tensorfold.http import create_app
 from tensorfold.testing.dialects import MODEL
-from tensorfold.testing.scripted import Script
+from tensorfold.testing.scripted import Script, Stall
 from tensorfold.testing.serving import served
 from tensorfold.testing.toy_engine import toy_engine
 from tensorfold.testing.toy_tokenizer import ToyTokenizer
@@ -23,9 +23,11 @@ from tensorfold_dialect_openai import openai_dialect
 TOKENIZER = ToyTokenizer()
 FACE = "😊 é, and a long sentence that is said twice. "
 ASKED: list[Any] = [{"role": "user", "content": "one emoji, please"}]
+HALFWAY = Stall()
 SCRIPTS = (
     Script(tuple(b"user: one emoji, please\nassistant: "), tuple((FACE * 2).encode())),
     Script(tuple(b"Say it: "), tuple((FACE * 2).encode())),
+    Script(tuple(b"Stop in the middle: "), tuple(FACE.encode()), at={30: HALFWAY}),
 )
 
 
@@ -192,10 +194,14 @@ def test_health_counts_what_a_poller_makes_rates_of(client: openai.OpenAI, url: 
 def test_tokens_of_a_running_reply_are_counted_while_they_stream(url: str) -> None:
     """Before its end the total has moved."""
     before = httpx.get(f"{url}/health").json()["completion_tokens_total"]
-    body = {"model": "m", "prompt": "x", "max_tokens": 3000, "ignore_eos": True, "stream": True, "draft": False}
+    body = {"model": "m", "prompt": "Stop in the middle: ", "max_tokens": 40, "stream": True, "draft": False}
     with httpx.stream("POST", f"{url}/v1/completions", json=body, timeout=30) as stream:
-        lines = stream.iter_lines()
-        for _ in range(20):
-            next(lines)
-        during = httpx.get(f"{url}/health").json()
-        assert during["busy"] and during["completion_tokens_total"] > before
+        try:
+            lines = stream.iter_lines()
+            for _ in range(20):
+                next(lines)
+            assert HALFWAY.entered.wait(30)
+            during = httpx.get(f"{url}/health").json()
+        finally:
+            HALFWAY.release.set()
+    assert during["busy"] and during["completion_tokens_total"] > before
