@@ -1,0 +1,18 @@
+"""The parts of numba and llvmlite that have no types, named once."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, Final
+
+__all__ = ["binding", "cgutils", "config", "ir", "register_model"]
+
+ir: Final[Any] = import_module("llvmlite.ir")
+"""Builds LLVM's intermediate representation."""
+binding: Final[Any] = import_module("llvmlite.binding")
+"""LLVM itself."""
+cgutils: Final[Any] = import_module("numba.core.cgutils")
+"""Helpers for building."""
+register_model: Final[Any] = import_module("numba.extending").register_model
+config: Final[Any] = import_module("numba").config
+"""numba's settings."""
