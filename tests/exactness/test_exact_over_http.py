@@ -197,7 +197,8 @@ def test_tokens_of_a_running_reply_are_counted_while_they_stream(url: str) -> No
     body = {"model": "m", "prompt": "Stop in the middle: ", "max_tokens": 40, "stream": True, "draft": False}
     with httpx.stream("POST", f"{url}/v1/completions", json=body, timeout=30) as stream:
         try:
-            assert next(stream.iter_lines())
+            lines = stream.iter_lines()
+            assert next(lines)
             assert HALFWAY.entered.wait(30)
             during = httpx.get(f"{url}/health").json()
         finally:
