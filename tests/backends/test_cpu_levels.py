@@ -18,11 +18,13 @@ import numpy as np
 from tensorfold.contracts.backend import BackendSettings
 from tensorfold.contracts.handles import Rope
 from tensorfold.contracts.tensors import Affine, Dense
+from tensorfold.observe import configure_logs
 from tensorfold_backend_cpu import CpuBackend
 from tensorfold_backend_cpu.kernels.levels import LEVEL
 from tensorfold.testing.op_state_cases import STATE_CASES
 from tensorfold.testing.op_trial import Part, Trial
 
+configure_logs()
 digest = hashlib.sha256()
 rng = np.random.default_rng(0)
 session = CpuBackend().open(BackendSettings(threads=2))

@@ -24,5 +24,5 @@ def tensorfold_backends() -> Iterable[Backend]:
 
 @hookimpl
 def tensorfold_commands() -> Iterable[Command]:
-    """`tensorfold kernels`."""
+    """`tensorfold bench kernels`."""
     yield kernels_command()

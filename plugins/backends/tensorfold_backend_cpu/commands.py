@@ -10,7 +10,7 @@ __all__ = ["kernels_command"]
 
 
 def kernels_command() -> Command:
-    """`tensorfold kernels`."""
+    """`tensorfold bench kernels`."""
     return Command(
         click.Command(
             "kernels",
@@ -20,7 +20,8 @@ def kernels_command() -> Command:
                 click.Option(["--json", "as_json"], is_flag=True, help="For programs."),
             ],
             help="Measure the cpu backend's kernels against this machine's memory and arithmetic.",
-        )
+        ),
+        under="bench",
     )
 
 

@@ -1,4 +1,4 @@
-"""`tensorfold kernels`: each kernel beside what this machine can do at most, measured in the same run."""
+"""`tensorfold bench kernels`: each kernel beside what this machine can do at most, measured in the same run."""
 
 from __future__ import annotations
 

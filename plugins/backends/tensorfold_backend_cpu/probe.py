@@ -46,9 +46,6 @@ class CpuBackend:
             raise ConfigError(f"dtype is {settings.dtype!r}, and the cpu backend computes in float32")
         if settings.threads is not None and settings.threads < 1:
             raise ConfigError(f"threads is {settings.threads}, and must be at least 1")
-        from tensorfold_backend_cpu.kernels.cache import prepare
-
-        prepare()
         from tensorfold_backend_cpu.packing import WeightsMode
         from tensorfold_backend_cpu.session import CpuSession
 

@@ -222,44 +222,52 @@ def leave(call: int, work: int, head: int, span: int, state: int, sums: int) -> 
         store_float(out + 4 * v_line + 4, load_float(state + 8 * query + 4))
 
 
-@kernel
 def attend(stored: int, call: int, item: int, memory: int) -> None:
-    """One item of `Attend`."""
-    kv_heads = field(call, _KV_HEADS)
-    work, head = field(field(call, _WORKS), 0) + 8 * WORK_WORDS * (item // kv_heads), item % kv_heads
-    rows, position, first, last = field(work, 1), field(work, 2), field(work, 4), field(work, 5)
-    queries = rows * (field(call, _HEADS) // kv_heads)
-    v_line, window = field(call, _V_LINE), field(call, _WINDOW)
-    sums = memory + 4 * queries * (field(call, _K_WIDTH) + PAGE)
-    state = sums + 4 * queries * v_line
-    all_sums = state + 8 * queries
-    all_state = all_sums + 4 * queries * v_line
-    begin(call, work, head, memory)
-    apart = field(work, 6)
-    if not apart:
-        clear(all_state, all_sums, queries, v_line)
-    for span in range(first, last):
-        clear(state, sums, queries, v_line)
-        if stored:
-            pages_of_span(1, call, work, head, span, memory)
-        else:
-            pages_of_span(0, call, work, head, span, memory)
-        if apart:
-            leave(call, work, head, span - field(work, 7), state, sums)
-            continue
-        start = span * SPAN * PAGE
-        seeing, end = rows_that_see(start, start + SPAN * PAGE, position, rows, window)
-        group = queries // rows
-        for query in range(seeing * group, end * group):
-            joined(
-                all_state + 8 * query,
-                all_sums + 4 * query * v_line,
-                state + 8 * query,
-                sums + 4 * query * v_line,
-                v_line,
-            )
-    if not apart:
-        leave(call, work, head, 0, all_state, all_sums)
+    """One item of `Attend`; for kernels, with `stored` constant."""
+    raise NotImplementedError
+
+
+@overload(attend, prefer_literal=True)
+def _attend(stored: Any, call: Any, item: Any, memory: Any) -> Any:
+    if not isinstance(stored, types.IntegerLiteral):
+        return None
+    half = stored.literal_value
+
+    def run(stored: Any, call: Any, item: Any, memory: Any) -> Any:
+        kv_heads = field(call, _KV_HEADS)
+        work, head = field(field(call, _WORKS), 0) + 8 * WORK_WORDS * (item // kv_heads), item % kv_heads
+        rows, position, first, last = field(work, 1), field(work, 2), field(work, 4), field(work, 5)
+        queries = rows * (field(call, _HEADS) // kv_heads)
+        v_line, window = field(call, _V_LINE), field(call, _WINDOW)
+        sums = memory + 4 * queries * (field(call, _K_WIDTH) + PAGE)
+        state = sums + 4 * queries * v_line
+        all_sums = state + 8 * queries
+        all_state = all_sums + 4 * queries * v_line
+        begin(call, work, head, memory)
+        apart = field(work, 6)
+        if not apart:
+            clear(all_state, all_sums, queries, v_line)
+        for span in range(first, last):
+            clear(state, sums, queries, v_line)
+            pages_of_span(half, call, work, head, span, memory)
+            if apart:
+                leave(call, work, head, span - field(work, 7), state, sums)
+                continue
+            start = span * SPAN * PAGE
+            seeing, end = rows_that_see(start, start + SPAN * PAGE, position, rows, window)
+            group = queries // rows
+            for query in range(seeing * group, end * group):
+                joined(
+                    all_state + 8 * query,
+                    all_sums + 4 * query * v_line,
+                    state + 8 * query,
+                    sums + 4 * query * v_line,
+                    v_line,
+                )
+        if not apart:
+            leave(call, work, head, 0, all_state, all_sums)
+
+    return run
 
 
 @Kernel

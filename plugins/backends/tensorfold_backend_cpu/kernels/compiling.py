@@ -13,7 +13,12 @@ from typing import Any, Final, TypeAlias, TypeVar, cast
 import numba
 from numba import types
 
+from tensorfold_backend_cpu.kernels.cache import prepare
+
 __all__ = ["Entry", "Kernel", "called_from_python", "kernel", "real", "word"]
+
+# Decorators below ask where compiled kernels are kept when a kernel's module is imported.
+prepare()
 
 F = TypeVar("F", bound=Callable[..., Any])
 
