@@ -23,6 +23,8 @@ _OURS = {
     "bench": "tensorfold.cli.bench",
     "plugins": "tensorfold.cli.listing",
     "config": "tensorfold.cli.show_config",
+    "check": "tensorfold.cli.check",
+    "new": "tensorfold.cli.new",
 }
 """Each module has a function `command(launch) -> click.Command`."""
 
