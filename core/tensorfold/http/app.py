@@ -137,7 +137,8 @@ def create_app(
     services = AppServices(engine, model, tokenizer)
     theirs = [collector for dialect in dialects for collector in dialect.collectors(services)]
     metrics = Metrics(engine.status, [*collectors, *theirs])
-    serving = Serving(services, Audience(filters, (metrics, *observers)), settings)
+    told = [each for each in (*collectors, *theirs) if isinstance(each, Observer)]
+    serving = Serving(services, Audience(filters, (metrics, *observers, *told)), settings)
     errors = default_errors(dialects, settings.default_dialect, PlainErrors())
 
     mounts = [*_core_mounts(settings, errors), *_dialect_mounts(dialects, services, serving)]

@@ -71,6 +71,8 @@ class Door:
         except Exception:
             log.exception("a metric failed")
         outcomes = visit.flight.outcomes if visit.flight is not None else ()
+        if CLIENT_LEFT in (status, *(outcome.status for outcome in outcomes)):
+            self._metrics.disconnected()
         usages = [outcome.usage for outcome in outcomes if outcome.usage is not None]
         facts: dict[str, object] = {
             "method": scope["method"],
