@@ -31,7 +31,10 @@ def serving(engine: LocalEngine) -> Iterator[httpx.Client]:
     """A real server over a real engine."""
     engine.start()
     app = create_app(engine=engine, model=MODEL, dialects=[openai_dialect(), llamacpp_dialect()])
-    with served(app, ServerSettings(port=0, drain_seconds=0.0)) as url, httpx.Client(base_url=url, timeout=20) as client:
+    with (
+        served(app, ServerSettings(port=0, drain_seconds=0.0)) as url,
+        httpx.Client(base_url=url, timeout=20) as client,
+    ):
         yield client
 
 

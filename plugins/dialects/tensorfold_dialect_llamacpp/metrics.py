@@ -31,7 +31,11 @@ _COUNTERS = (
     ("prompt_tokens_cached", "prompt_tokens_reused_total", "Prompt tokens that were found in the cache."),
     ("prompt_seconds", "chunk_seconds_total", "Seconds in which prompts were computed."),
     ("tokens_predicted", "completion_tokens_total", "Tokens generated, as they are."),
-    ("tokens_predicted_seconds", "round_seconds_total", "Seconds in which replies were computed, however many at once."),
+    (
+        "tokens_predicted_seconds",
+        "round_seconds_total",
+        "Seconds in which replies were computed, however many at once.",
+    ),
     ("spec_decode_num_draft_tokens", "drafted_total", "Draft tokens that were verified."),
     ("spec_decode_num_accepted_tokens", "accepted_total", "Draft tokens that were kept."),
     ("spec_decode_num_drafts", "rounds_total", "Rounds that verified drafts or computed single tokens."),
