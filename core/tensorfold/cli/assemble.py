@@ -38,6 +38,8 @@ from tensorfold.plugins import Catalog, Plugins
 __all__ = ["Assembled", "Stages", "assemble"]
 
 GIB = 1024**3
+_NOT_SERVED = frozenset({"vision"})
+"""What a checkpoint can do and the server cannot: requests hold no images."""
 
 
 class Stages(Protocol):
@@ -115,9 +117,10 @@ def _choose(config: ServeConfig, plugins: Plugins, stages: Stages) -> _Chosen:
 
 
 def _load(config: ServeConfig, chosen: _Chosen, session: Session[Any], stages: Stages) -> Assembled:
-    checkpoint, family, geometry = chosen.opened.checkpoint, chosen.opened.family, chosen.geometry
+    checkpoint, family = chosen.opened.checkpoint, chosen.opened.family
     stages.stage("reading weights")
     decoder = load_decoder(family, checkpoint.config, checkpoint, session.packer, progress=stages.weights)
+    geometry = chosen.geometry if decoder.draft is not None else chosen.geometry.without_draft()
     budget = None if config.state_memory is None else int(config.state_memory * GIB)
     memory = plan_memory(
         geometry,
@@ -203,7 +206,7 @@ def _describe(config: ServeConfig, chosen: _Chosen, window: int, lanes: int) -> 
         trained_window=geometry.window,
         vocabulary=geometry.vocabulary,
         parameters=geometry.parameters,
-        capabilities=geometry.capabilities,
+        capabilities=geometry.capabilities - _NOT_SERVED,
         bos_token=templates.special_tokens.get("bos_token"),
         eos_token=templates.special_tokens.get("eos_token"),
         chat_template=templates.default,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tensorfold.compute.declared import sampling_defaults
-from tensorfold.compute.nested import text_stop_ids, towers
+from tensorfold.compute.nested import senses, text_stop_ids, towers
 from tensorfold.contracts.arrays import A
 from tensorfold.contracts.chat import ChatFormat
 from tensorfold.contracts.family import Claim, Geometry, GgufArchitecture
@@ -62,7 +62,7 @@ class GlmFamily:
             sampling=sampling_defaults(config),
             parameters=parameters(read),
             draft_parameters=draft_parameters(read),
-            capabilities=_CAPABILITIES,
+            capabilities=_CAPABILITIES | senses(config),
         )
 
     def build(self, config: ModelConfig, weights: Weights[A]) -> GlmDecoder[A]:
