@@ -15,6 +15,7 @@ from tensorfold.chat.thinking import ChatDefaults
 from tensorfold.checkpoint.open import OpenCheckpoint, open_checkpoint
 from tensorfold.cli.backends import choose_backend
 from tensorfold.cli.chat_defaults import chat_defaults
+from tensorfold.compute.declaring import count_parameters
 from tensorfold.compute.memory import MemoryPlan, plan_memory
 from tensorfold.compute.runner import Runner
 from tensorfold.compute.weights import load_decoder
@@ -205,7 +206,7 @@ def _describe(config: ServeConfig, chosen: _Chosen, window: int, lanes: int) -> 
         window=window,
         trained_window=geometry.window,
         vocabulary=geometry.vocabulary,
-        parameters=geometry.parameters,
+        parameters=count_parameters(chosen.opened.family, checkpoint.config).main,
         capabilities=geometry.capabilities - _NOT_SERVED,
         bos_token=templates.special_tokens.get("bos_token"),
         eos_token=templates.special_tokens.get("eos_token"),

@@ -14,7 +14,6 @@ from tensorfold.contracts.weights import Weights
 from tensorfold_model_flash_next.config import flash_next_config
 from tensorfold_model_flash_next.decoder import FlashNextDecoder, build, states
 from tensorfold_model_flash_next.format import chat_format
-from tensorfold_model_flash_next.parameters import draft_parameters, parameters
 
 __all__ = ["FlashNextFamily"]
 
@@ -61,8 +60,6 @@ class FlashNextFamily:
             states=states(read),
             stop_ids=text_stop_ids(config),
             sampling=sampling_defaults(config),
-            parameters=parameters(read),
-            draft_parameters=draft_parameters(read),
             capabilities=_CAPABILITIES | senses(config),
         )
 

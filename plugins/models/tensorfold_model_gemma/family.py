@@ -66,7 +66,6 @@ class GemmaFamily:
             states=states(read),
             stop_ids=text_stop_ids(config),
             sampling=sampling_defaults(config),
-            parameters=read.parameters,
             capabilities=variant.capabilities | senses(config),
         )
 

@@ -15,7 +15,6 @@ from tensorfold.errors import CheckpointUnsupported
 from tensorfold_model_glm.config import VARIANTS, Variant, glm_config
 from tensorfold_model_glm.decoder import GlmDecoder, build, states
 from tensorfold_model_glm.format import chat_format
-from tensorfold_model_glm.parameters import draft_parameters, parameters
 
 __all__ = ["GlmFamily"]
 
@@ -60,8 +59,6 @@ class GlmFamily:
             states=states(read),
             stop_ids=text_stop_ids(config),
             sampling=sampling_defaults(config),
-            parameters=parameters(read),
-            draft_parameters=draft_parameters(read),
             capabilities=_CAPABILITIES | senses(config),
         )
 

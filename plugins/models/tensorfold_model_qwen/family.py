@@ -77,8 +77,6 @@ class QwenFamily:
             states=states(read),
             stop_ids=text_stop_ids(config),
             sampling=sampling_defaults(config),
-            parameters=read.parameters,
-            draft_parameters=read.draft_parameters,
             capabilities=_CAPABILITIES | senses(config),
         )
 
