@@ -47,7 +47,7 @@ class _Composed(ComposedOps[Array]):
         super().__init__(primitives, store)
         self._linear = linear
 
-    def linear(self, x: Array, weight: Linear) -> Array:
+    def linear(self, x: Array, weight: Linear, *, wide: bool = False) -> Array:
         return self._linear(x, weight)
 
 
@@ -88,8 +88,8 @@ class HostedOps:
 
     # ---- shape and products ----------------------------------------------------------------------------------
 
-    def linear(self, x: Rows, weight: Linear) -> Rows:
-        """By kernels."""
+    def linear(self, x: Rows, weight: Linear, *, wide: bool = False) -> Rows:
+        """By kernels, always in f32."""
         raise NotImplementedError
 
     def concat(self, xs: Sequence[Rows], axis: int = -1) -> Rows:
