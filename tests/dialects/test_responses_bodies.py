@@ -148,7 +148,12 @@ def test_a_field_of_chat_means_here_what_it_means_there() -> None:
     """Penalties, biases, stop ids, loops and budgets; a sampler that is not served is refused here too."""
     penalties: dict[str, Any] = {"presence_penalty": 0.5, "frequency_penalty": -0.5, "repetition_penalty": 1.1}
     assert request(**penalties, logit_bias={"7": 2}).sampling == Sampling(**penalties, logit_bias=((7, 2.0),))
-    wanted: dict[str, Any] = {"min_tokens": 2, "stop_token_ids": [5], "loop_detect": False, "reasoning_budget_tokens": 9}
+    wanted: dict[str, Any] = {
+        "min_tokens": 2,
+        "stop_token_ids": [5],
+        "loop_detect": False,
+        "reasoning_budget_tokens": 9,
+    }
     expected = Limits(min_tokens=2, stop_token_ids=(5,), loop_detect=False, thinking_budget=9)
     assert request(**wanted).limits == expected
     assert request(loop_detect_error=True).limits.loop_detect_error
