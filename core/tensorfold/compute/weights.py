@@ -236,7 +236,7 @@ class CheckpointWeights(Generic[A]):
             width = None if inner is None else 2 * inner
             fused = self._tensor(f"{prefix}.gate_up_proj", (count, width, hidden))
             half = fused.shape[1] // 2
-            upper = [[_rows(each, 0, half), _rows(each, half, 2 * half)] for each in _unstacked(fused)]
+            upper = [[each.rows(0, half), each.rows(half, 2 * half)] for each in _unstacked(fused)]
         else:
             by_name = [self._each_expert(prefix, name, count, (inner, hidden)) for name in up]
             upper = [list(parts) for parts in zip(*by_name, strict=True)]
@@ -367,12 +367,3 @@ def _unstacked(stack: Tensor) -> Sequence[Tensor]:
             return [Dense(each, type) for each in values]
         case Affine(bits, group, codes, scales, biases):
             return [Affine(bits, group, codes[each], scales[each], biases[each]) for each in range(codes.shape[0])]
-
-
-def _rows(matrix: Tensor, first: int, last: int) -> Tensor:
-    """Some rows of a matrix, as a view."""
-    match matrix:
-        case Dense(values, type):
-            return Dense(values[first:last], type)
-        case Affine(bits, group, codes, scales, biases):
-            return Affine(bits, group, codes[first:last], scales[first:last], biases[first:last])
