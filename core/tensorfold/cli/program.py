@@ -20,6 +20,7 @@ _OURS = {
     "serve": "tensorfold.cli.serve",
     "chat": "tensorfold.cli.chat",
     "bench": "tensorfold.cli.bench",
+    "info": "tensorfold.cli.info",
     "plugins": "tensorfold.cli.listing",
     "config": "tensorfold.cli.show_config",
 }

@@ -331,14 +331,16 @@ def load_decoder(
     packer: Packer[A],
     *,
     progress: Progress | None = None,
+    read: Sequence[TensorInfo] | None = None,
 ) -> Decoder[A]:
-    """Build a family's decoder over packed weights, when all of them fit.
+    """Build a family's decoder over packed weights, when all of them fit; `read`: what `check_weights` said of them.
 
     Raises:
         WeightsMismatch: before any weight is read, naming all that do not fit.
         CheckpointDamaged: the file cannot be read.
     """
-    total = sum(info.stored_bytes for info in check_weights(family, config, source))
+    checked = check_weights(family, config, source) if read is None else read
+    total = sum(info.stored_bytes for info in checked)
     done = 0
 
     def told(info: TensorInfo) -> None:
