@@ -160,7 +160,8 @@ class _Repository(BaseHTTPRequestHandler):
 
 
 def test_a_model_is_downloaded_once_without_what_is_not_read(tmp_path: Path) -> None:
-    """Weights in safetensors, configs and tokenizer; no pickle, and from the second time on nothing at all."""
+    """Configs alone when those are enough; then weights in safetensors and tokenizer; no pickle, and from the second
+    time on nothing at all."""
     served = write_tiny(tmp_path / "served")
     (served / "pytorch_model.bin").write_bytes(b"pickle")
     (served / "README.md").write_text("words")
@@ -180,6 +181,10 @@ def test_a_model_is_downloaded_once_without_what_is_not_read(tmp_path: Path) -> 
         runs: list[str] = []
         requests: list[int] = []
         try:
+            configs = [sys.executable, "-c", program.replace("True", "False")]
+            told = subprocess.run(configs, env=environment, capture_output=True, text=True, check=True).stdout
+            assert [file.name for file in Path(told.strip()).iterdir() if file.suffix == ".safetensors"] == []
+            assert (Path(told.strip()) / "config.json").exists()
             for _ in range(2):
                 run = [sys.executable, "-c", program]
                 runs.append(subprocess.run(run, env=environment, capture_output=True, text=True, check=True).stdout)

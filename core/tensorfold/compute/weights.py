@@ -19,7 +19,7 @@ from tensorfold.contracts.arrays import A
 from tensorfold.contracts.family import Decoder, ModelFamily
 from tensorfold.contracts.handles import Activation, ConvWeight, Embedding, Experts, LatentUp, Linear
 from tensorfold.contracts.model_config import ModelConfig
-from tensorfold.contracts.tensors import Affine, Dense, Tensor, TensorInfo
+from tensorfold.contracts.tensors import Dense, Tensor, TensorInfo
 from tensorfold.contracts.weights import BlockPacker, Packer, VectorFn
 from tensorfold.errors import WeightsMismatch
 
@@ -364,8 +364,4 @@ def _spelled(shape: Shape) -> str:
 
 def _unstacked(stack: Tensor) -> Sequence[Tensor]:
     """The matrices of a stack, as views."""
-    match stack:
-        case Dense(values, type):
-            return [Dense(each, type) for each in values]
-        case Affine(bits, group, codes, scales, biases):
-            return [Affine(bits, group, codes[each], scales[each], biases[each]) for each in range(codes.shape[0])]
+    return [stack.at(place) for place in range(stack.shape[0])]

@@ -48,6 +48,10 @@ class Dense:
         """Rows of a matrix, as a view."""
         return Dense(self.values[first:last], self.type)
 
+    def at(self, index: int) -> Dense:
+        """One matrix of a stack, as a view."""
+        return Dense(self.values[index], self.type)
+
     def f32(self) -> NDArray[np.float32]:
         """The values as float32, exactly for f32, f16 and bf16 (a view when they are already f32)."""
         if self.type == "bf16":
@@ -86,7 +90,13 @@ class Affine:
 
     def rows(self, first: int, last: int) -> Affine:
         """Rows of a matrix, as a view."""
-        part = slice(first, last)
+        return self._part(slice(first, last))
+
+    def at(self, index: int) -> Affine:
+        """One matrix of a stack, as a view."""
+        return self._part(index)
+
+    def _part(self, part: int | slice) -> Affine:
         return Affine(self.bits, self.group, self.codes[part], self.scales[part], self.biases[part])
 
     def unpacked(self) -> NDArray[np.uint8]:

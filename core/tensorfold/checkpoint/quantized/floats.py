@@ -6,6 +6,7 @@ NVIDIA's NVFP4. In a byte of two E2M1 values the lower half is the earlier one.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -16,7 +17,7 @@ __all__ = ["E2M1", "E4M3", "E8M0", "FLOAT4_GROUP", "expand_float4", "expand_floa
 FLOAT4_GROUP: Final = 16
 """Columns that share one scale."""
 
-_PIECE: Final = 1 << 20
+_PIECE: Final = 1 << 18
 """Elements expanded at a time, so that what lies between codes and values stays small."""
 
 
@@ -39,35 +40,34 @@ E2M1: Final = np.concatenate([_HALF, -_HALF])
 """The value of each half byte."""
 
 
-def expand_float8(codes: NDArray[np.uint8], scales: NDArray[np.float32], block: tuple[int, int]) -> NDArray[np.float32]:
-    """`[..., rows, columns]` codes times `[..., rows / block, columns / block]` scales, blocks cut at the borders."""
-    values = np.empty(codes.shape, np.float32)
-    rows, columns = codes.shape[-2:]
+def expand_float8(
+    codes: NDArray[np.uint8], scales: NDArray[np.float32], block: tuple[int, int], first: int = 0
+) -> NDArray[np.float32]:
+    """`[rows, columns]` codes from row `first` of a matrix on, times the scales of all its blocks, which are cut at its
+    borders."""
+    rows, columns = codes.shape
     high, wide = block
-    for matrix, target, factors in zip(
-        codes.reshape(-1, rows, columns),
-        values.reshape(-1, rows, columns),
-        scales.reshape(-1, *scales.shape[-2:]),
-        strict=True,
-    ):
-        step = high if high < rows else max(1, _PIECE // columns)
-        for first in range(0, rows, step):
-            piece = slice(first, first + step)
-            np.take(E4M3, matrix[piece], out=target[piece], mode="clip")
-            target[piece] *= np.repeat(factors[first // high], wide)[:columns]
+    values = np.empty(codes.shape, np.float32)
+    for start, piece in _pieces(rows, columns):
+        np.take(E4M3, codes[piece], out=values[piece], mode="clip")
+        places = np.arange(first + start, first + start + len(values[piece])) // high
+        values[piece] *= np.repeat(scales[places], wide, axis=-1)[:, :columns]
     return values
 
 
 def expand_float4(codes: NDArray[np.uint8], scales: NDArray[np.float32]) -> NDArray[np.float32]:
-    """`[..., columns / 2]` bytes times `[..., columns / 16]` scales."""
-    columns = 2 * codes.shape[-1]
-    values = np.empty((*codes.shape[:-1], columns), np.float32)
-    bytes, factors = codes.reshape(-1, columns // 2), scales.reshape(-1, columns // FLOAT4_GROUP)
-    target = values.reshape(-1, columns)
-    step = max(1, _PIECE // columns)
-    for first in range(0, len(bytes), step):
-        piece = slice(first, first + step)
-        target[piece, 0::2] = E2M1[bytes[piece] & 0x0F]
-        target[piece, 1::2] = E2M1[bytes[piece] >> 4]
-        target[piece] *= np.repeat(factors[piece], FLOAT4_GROUP, axis=-1)
+    """`[rows, columns / 2]` bytes times `[rows, columns / 16]` scales."""
+    rows, half = codes.shape
+    values = np.empty((rows, 2 * half), np.float32)
+    for _, piece in _pieces(rows, 2 * half):
+        values[piece, 0::2] = E2M1[codes[piece] & 0x0F]
+        values[piece, 1::2] = E2M1[codes[piece] >> 4]
+        values[piece] *= np.repeat(scales[piece], FLOAT4_GROUP, axis=-1)
     return values
+
+
+def _pieces(rows: int, columns: int) -> Iterator[tuple[int, slice]]:
+    """Slices of rows, and where each begins."""
+    step = max(1, _PIECE // columns)
+    for start in range(0, rows, step):
+        yield start, slice(start, start + step)

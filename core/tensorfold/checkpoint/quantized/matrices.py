@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorfold.checkpoint.quantized.codes import affine, stream_codes, word_codes
+from tensorfold.checkpoint.quantized.expanding import Expanding
 from tensorfold.checkpoint.quantized.floats import expand_float4, expand_float8
 from tensorfold.checkpoint.quantized.stored import StoredTensors, real
-from tensorfold.contracts.tensors import Affine, Dense, Form
+from tensorfold.contracts.tensors import Affine, Form
 
 __all__ = ["Float4", "Float8", "Integers", "Matrix", "MlxAffine", "WordIntegers"]
 
@@ -137,20 +138,19 @@ class Float8(_Common):
         """For people."""
         return "FP8"
 
-    def read(self, stored: StoredTensors) -> Dense:
-        """Expanded to float32."""
-        *stack, rows, columns = self.shape
-        blocks = (-(-rows // self.block[0]), -(-columns // self.block[1]))
+    def read(self, stored: StoredTensors) -> Expanding:
+        """Expanded to float32 when its rows are read."""
+        rows, columns = self.shape[-2:]
+        codes = stored.raw(self.codes).reshape(-1, rows, columns)
+        blocks = (len(codes), -(-rows // self.block[0]), -(-columns // self.block[1]))
         scales = real(stored, self.scales)
-        # One scale, or one a matrix of a stack, whatever its shape.
-        scales = np.broadcast_to(
-            scales.reshape(-1, *blocks) if scales.size > 1 else scales, self._scales(stack, blocks)
-        )
-        return Dense(expand_float8(stored.raw(self.codes), scales, self.block), "f32")
+        # One scale for a whole stack, or scales of each of its matrices, whatever their shape.
+        scales = np.broadcast_to(scales.reshape(blocks) if scales.size > 1 else scales, blocks)
 
-    @staticmethod
-    def _scales(stack: list[int], blocks: tuple[int, int]) -> tuple[int, ...]:
-        return (int(np.prod(stack, dtype=int)), *blocks)
+        def expand(matrix: int, first: int, last: int) -> NDArray[np.float32]:
+            return expand_float8(codes[matrix, first:last], scales[matrix], self.block, first)
+
+        return Expanding(self.shape, expand)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,14 +173,18 @@ class Float4(_Common):
         """For people."""
         return "NVFP4"
 
-    def read(self, stored: StoredTensors) -> Dense:
-        """Expanded to float32."""
-        # A stack has one a matrix.
-        whole = real(stored, self.whole).reshape(-1, 1, 1)
-        whole = whole if len(self.shape) == 3 else whole[0]
-        scales = real(stored, self.scales)
+    def read(self, stored: StoredTensors) -> Expanding:
+        """Expanded to float32 when its rows are read."""
+        rows, columns = self.shape[-2:]
+        codes = stored.raw(self.codes).reshape(-1, rows, columns // 2)
+        whole = real(stored, self.whole).reshape(-1, 1, 1)  # one, or one for each matrix of a stack
+        scales = real(stored, self.scales).reshape(len(codes), rows, -1)
         scales = scales / whole if self.divides else scales * whole
-        return Dense(expand_float4(stored.raw(self.codes), scales), "f32")
+
+        def expand(matrix: int, first: int, last: int) -> NDArray[np.float32]:
+            return expand_float4(codes[matrix, first:last], scales[matrix, first:last])
+
+        return Expanding(self.shape, expand)
 
 
 Matrix: TypeAlias = MlxAffine | WordIntegers | Integers | Float8 | Float4
