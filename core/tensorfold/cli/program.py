@@ -23,6 +23,7 @@ _OURS = {
     "bench": "tensorfold.cli.bench",
     "inspect": "tensorfold.cli.inspect_request",
     "replay": "tensorfold.cli.replay",
+    "info": "tensorfold.cli.info",
     "plugins": "tensorfold.cli.listing",
     "config": "tensorfold.cli.show_config",
     "check": "tensorfold.cli.check",

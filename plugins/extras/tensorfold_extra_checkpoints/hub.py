@@ -12,13 +12,16 @@ from tensorfold.errors import CheckpointDamaged, CheckpointError, CheckpointNotF
 __all__ = ["find_on_hub"]
 
 _NAME: Final = re.compile(r"[\w.-]+/[\w.-]+")
-_WANTED: Final = ["*.json", "*.jinja", "*.safetensors", "tokenizer.model", "*.tiktoken", "merges.txt"]
+_TEXTS: Final = ["*.json", "*.jinja"]
+_WANTED: Final = [*_TEXTS, "*.safetensors", "tokenizer.model", "*.tiktoken", "merges.txt"]
 _UNWANTED: Final = ["consolidated*", "original/*", "onnx/*"]
 """The same weights in other layouts."""
 
 
-def find_on_hub(name: str) -> Path | None:
+def find_on_hub(name: str, *, weights: bool = True) -> Path | None:
     """The folder of a model on the Hub; None for what is no such name. Shows its progress while it downloads.
+
+    Without `weights`, its configs are enough, and nothing else is downloaded.
 
     Raises:
         CheckpointNotFound: the client is not installed, or the Hub does not give it.
@@ -32,12 +35,12 @@ def find_on_hub(name: str) -> Path | None:
             f"there is no folder {name}, and to look for it on the Hugging Face Hub needs huggingface-hub:"
             " pip install 'tensorfold[hub]'"
         ) from error
-    wanted = partial(snapshot_download, name, allow_patterns=_WANTED, ignore_patterns=_UNWANTED)
+    wanted = partial(snapshot_download, name, allow_patterns=_WANTED if weights else _TEXTS, ignore_patterns=_UNWANTED)
     try:
         cached = Path(wanted(local_files_only=True))
     except Exception:  # noqa: BLE001 (not in the cache, or only in part: whatever the client calls it)
         cached = None
-    if cached is not None and _is_complete(cached):
+    if cached is not None and _is_complete(cached, weights):
         return cached
     try:
         return Path(wanted())
@@ -48,13 +51,15 @@ def find_on_hub(name: str) -> Path | None:
         ) from error
 
 
-def _is_complete(folder: Path) -> bool:
+def _is_complete(folder: Path, weights: bool) -> bool:
     """Whether nothing is left to download; other faults are told when the checkpoint is opened."""
     # Imported here, since a plugin is loaded by commands that open no checkpoint.
     from tensorfold.checkpoint.folder import FolderCheckpoint
 
     try:
-        FolderCheckpoint(folder).names()
+        checkpoint = FolderCheckpoint(folder)
+        if weights:
+            checkpoint.names()
     except (CheckpointNotFound, CheckpointDamaged):
         return False
     except CheckpointError:
