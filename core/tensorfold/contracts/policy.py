@@ -78,7 +78,10 @@ class SchedulerPolicy(Protocol):
 
 
 class RequestFilter(Protocol):
-    """Sees every request after decoding and before admission (quotas, presets)."""
+    """Sees every request after decoding and before admission (quotas, presets).
+
+    One that is an `Observer` as well is told of each request's start and outcome.
+    """
 
     @property
     def name(self) -> str:
