@@ -20,10 +20,12 @@ _OURS = {
     "serve": "tensorfold.cli.serve",
     "chat": "tensorfold.cli.chat",
     "bench": "tensorfold.cli.bench",
+    "models": "tensorfold.cli.models",
     "inspect": "tensorfold.cli.inspect_request",
     "replay": "tensorfold.cli.replay",
     "plugins": "tensorfold.cli.listing",
     "config": "tensorfold.cli.show_config",
+    "completion": "tensorfold.cli.completion_script",
 }
 """Each module has a function `command(launch) -> click.Command`."""
 

@@ -1,0 +1,13 @@
+"""Names on the Hub, and which of a repository's files are read."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+__all__ = ["NAME", "UNWANTED", "WANTED"]
+
+NAME: Final = re.compile(r"[\w.-]+/[\w.-]+")
+WANTED: Final = ("*.json", "*.jinja", "*.safetensors", "tokenizer.model", "*.tiktoken", "merges.txt")
+UNWANTED: Final = ("consolidated*", "original/*", "onnx/*")
+"""The same weights in other layouts."""
