@@ -11,7 +11,7 @@ from tensorfold.http import Application, HttpSettings, ServerSettings, create_ap
 from tensorfold.http.origins import is_own_name
 from tensorfold.http.request_log import RequestLog
 
-__all__ = ["http_settings", "server_settings", "web_application"]
+__all__ = ["http_settings", "listens_to_this_machine_alone", "server_settings", "web_application"]
 
 
 def web_application(
@@ -75,8 +75,10 @@ def _allowed_hosts(config: ServeConfig) -> tuple[str, ...] | None:
         return None
     if config.allowed_host:
         return (*config.allowed_host, config.host)
-    return () if is_own_name(_host_header(config.host), ()) else None
+    return () if listens_to_this_machine_alone(config) else None
 
 
-def _host_header(host: str) -> bytes:
-    return (f"[{host}]" if ":" in host else host).encode()
+def listens_to_this_machine_alone(config: ServeConfig) -> bool:
+    """Whether no other machine reaches the server."""
+    host = f"[{config.host}]" if ":" in config.host else config.host
+    return config.unix_socket is not None or is_own_name(host.encode(), ())

@@ -28,6 +28,7 @@ _OURS = {
     "config": "tensorfold.cli.show_config",
     "check": "tensorfold.cli.check",
     "new": "tensorfold.cli.new",
+    "doctor": "tensorfold.cli.doctor",
     "completion": "tensorfold.cli.completion_script",
 }
 """Each module has a function `command(launch) -> click.Command`."""
