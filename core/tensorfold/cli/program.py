@@ -29,6 +29,7 @@ _OURS = {
     "check": "tensorfold.cli.check",
     "new": "tensorfold.cli.new",
     "doctor": "tensorfold.cli.doctor",
+    "service": "tensorfold.cli.service",
     "completion": "tensorfold.cli.completion_script",
 }
 """Each module has a function `command(launch) -> click.Command`."""
