@@ -179,11 +179,18 @@ class ServeConfig:
     def __post_init__(self) -> None:
         for name, rule in _rules().items():
             value = getattr(self, name)
-            where = self.origins.get(name, name)
+            where = self._where(name)
             if rule.among and value is not None and value not in rule.among:
                 raise ConfigError(f"{where} is {value!r}, and must be one of {', '.join(rule.among)}")
             if isinstance(value, int | float) and not rule.low <= value <= rule.high:
                 raise ConfigError(f"{where} is {value}, and must be {_span(rule)}")
+
+    def _where(self, name: str) -> str:
+        """Who said a value, and which: a flag and a variable are names enough, a file is not."""
+        origin = self.origins.get(name, "default")
+        if origin == "default":
+            return name
+        return origin if origin.startswith(("--", "TENSORFOLD_")) else f"{origin}: {name}"
 
 
 def _span(rule: _Rule) -> str:
