@@ -21,6 +21,7 @@ _OURS = {
     "serve": "tensorfold.cli.serve",
     "chat": "tensorfold.cli.chat",
     "bench": "tensorfold.cli.bench",
+    "models": "tensorfold.cli.models",
     "inspect": "tensorfold.cli.inspect_request",
     "replay": "tensorfold.cli.replay",
     "info": "tensorfold.cli.info",
@@ -28,6 +29,9 @@ _OURS = {
     "config": "tensorfold.cli.show_config",
     "check": "tensorfold.cli.check",
     "new": "tensorfold.cli.new",
+    "doctor": "tensorfold.cli.doctor",
+    "service": "tensorfold.cli.service",
+    "completion": "tensorfold.cli.completion_script",
 }
 """Each module has a function `command(launch) -> click.Command`."""
 

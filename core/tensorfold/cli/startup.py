@@ -82,7 +82,7 @@ def ready_block(assembled: Assembled, url: str, auth: Sequence[AuthSource]) -> s
         "window": f"{model.window} tokens{_shortened(assembled)}, {_counted(memory.lanes, 'reply', 'replies')} at once",
         "memory": f"{memory.bytes / _MIB:,.0f} MiB of states, {memory.positions:,} positions",
         "rows": _rows(assembled),
-        "address": f"{url}/v1",
+        "address": url if url.startswith("unix:") else f"{url}/v1",
         "dialects": ", ".join(dialect.name for dialect in assembled.catalog.dialects) or "none",
         "auth": ", ".join(guards) or "no keys: whoever reaches the address may use it",
     }
