@@ -27,6 +27,7 @@ class Memory:
 class Pages:
     """One pool, in pages."""
 
+    total: int
     free: int
     spare: int
     """Held by snapshots alone."""

@@ -164,7 +164,7 @@ class _Backlog:
 
 
 class LocalStream:
-    """Implements `contracts.engine.EventStream` on one event loop. One reader."""
+    """Implements `contracts.engine.EventStream` and `PushesEvents` on one event loop. One reader."""
 
     def __init__(self, postbox: Postbox, on_cancel: Callable[[], None], on_end: Callable[[LocalStream], None]) -> None:
         """`on_cancel` wakes the engine; `on_end` is told on the loop when the last event has arrived."""
@@ -180,6 +180,7 @@ class LocalStream:
         self._backlog = _Backlog()
         self._complete = False
         self._reader: asyncio.Future[None] | None = None
+        self._sink: Callable[[Event], None] | None = None
 
     # ---- the engine's side ---------------------------------------------------------------------------------
 
@@ -193,10 +194,13 @@ class LocalStream:
         """An event has arrived. What comes after the last one is dropped."""
         if self._complete:
             return
-        self._backlog.push(event)
         if isinstance(event, Finished | Failed):
             self._complete = True
             self._on_end(self)
+        if self._sink is not None:
+            self._sink(event)
+            return
+        self._backlog.push(event)
         if self._reader is not None and not self._reader.done():
             self._reader.set_result(None)
 
@@ -213,6 +217,12 @@ class LocalStream:
             finally:
                 self._reader = None
         return self._backlog.pop()
+
+    def attach(self, sink: Callable[[Event], None]) -> None:
+        """Hand over what waits, and each further event when it comes."""
+        while self._backlog.entries:
+            sink(self._backlog.pop())
+        self._sink = sink
 
     def cancel(self) -> None:
         """The request ends at the next round."""

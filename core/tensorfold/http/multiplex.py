@@ -40,6 +40,8 @@ class Multiplexer:
         if self._failed:
             return None
         offset = self._offsets[index]
+        if not offset and isinstance(event, TextDelta | ThinkingDelta | ToolCallDelta | Stopped):
+            return event
         match event:
             case Queued():
                 self._queued[index] = event
@@ -57,7 +59,7 @@ class Multiplexer:
             case ToolCallDelta(choice):
                 return ToolCallDelta(offset + choice, event.index, event.id, event.name, event.arguments)
             case Stopped(choice, reason, detail):
-                return Stopped(offset + choice, reason, detail)
+                return Stopped(offset + choice, reason, detail, event.ended_by)
             case Finished():
                 self._finished[index] = event
                 return self._all_finished()
