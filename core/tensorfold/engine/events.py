@@ -49,6 +49,7 @@ class _Text:
     first: TextDelta | ThinkingDelta
     parts: list[str]
     tokens: list[TokenInfo]
+    count: int | None
 
     def takes(self, event: Event) -> bool:
         """Whether the event only goes on where this ends."""
@@ -63,10 +64,11 @@ class _Text:
         if isinstance(event, TextDelta | ThinkingDelta):
             self.parts.append(event.text)
             self.tokens.extend(event.tokens)
+            self.count = event.count
 
     def event(self) -> Event:
         """All of it as one delta."""
-        return type(self.first)(self.first.choice, "".join(self.parts), tuple(self.tokens))
+        return type(self.first)(self.first.choice, "".join(self.parts), tuple(self.tokens), self.count)
 
 
 @dataclass(slots=True)
@@ -75,6 +77,7 @@ class _Call:
 
     first: ToolCallDelta
     arguments: list[str]
+    count: int | None
 
     def takes(self, event: Event) -> bool:
         """Whether the event only adds arguments to this call."""
@@ -88,11 +91,12 @@ class _Call:
         """Go on with it."""
         if isinstance(event, ToolCallDelta):
             self.arguments.append(event.arguments)
+            self.count = event.count
 
     def event(self) -> Event:
         """All of it as one delta."""
         first = self.first
-        return ToolCallDelta(first.choice, first.index, first.id, first.name, "".join(self.arguments))
+        return ToolCallDelta(first.choice, first.index, first.id, first.name, "".join(self.arguments), self.count)
 
 
 @dataclass(slots=True)
@@ -120,9 +124,9 @@ _Entry: TypeAlias = _Text | _Call | _Single
 def _entry(event: Event) -> _Entry:
     match event:
         case TextDelta(_, text, tokens) | ThinkingDelta(_, text, tokens):
-            return _Text(event, [text], list(tokens))
+            return _Text(event, [text], list(tokens), event.count)
         case ToolCallDelta():
-            return _Call(event, [event.arguments])
+            return _Call(event, [event.arguments], event.count)
         case _:
             return _Single(event)
 

@@ -1,6 +1,7 @@
-"""uvicorn's HTTP protocol with bounds on what comes before the application sees a request.
+"""uvicorn's HTTP protocol with bounds on clients that send too much, or read and write too slowly.
 
-The parser itself collects a request line and headers of any size, for any time.
+The parser itself collects a request line and headers of any size, for any time; and a writer waits for its reader for
+ever.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ __all__ = ["bounded_protocol"]
 
 
 class _BoundedProtocol(HttpToolsProtocol):
-    """Counts the bytes and the time of each head; refuses connections past the bound."""
+    """Counts the bytes and the time of each head; refuses connections past the bound; cuts those that do not read."""
 
     settings: ServerSettings
 
@@ -25,6 +26,7 @@ class _BoundedProtocol(HttpToolsProtocol):
         self._head = 0
         self._in_head = True
         self._head_timer: asyncio.TimerHandle | None = None
+        self._write_timer: asyncio.TimerHandle | None = None
         if len(self.connections) > self.settings.max_connections:
             transport.close()
             return
@@ -32,6 +34,7 @@ class _BoundedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._head_came()
+        self._stop_write_timer()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -52,6 +55,27 @@ class _BoundedProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         super().on_message_complete()
         self._in_head = True
+
+    def pause_writing(self) -> None:
+        """More waits for the client than the transport's upper bound."""
+        super().pause_writing()
+        if self._write_timer is None:
+            self._write_timer = self.loop.call_later(self.settings.write_seconds, self._unread)
+
+    def resume_writing(self) -> None:
+        """The client has read it, down to the transport's lower bound."""
+        super().resume_writing()
+        self._stop_write_timer()
+
+    def _stop_write_timer(self) -> None:
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
+
+    def _unread(self) -> None:
+        """What waits is dropped; the application is told that the client has gone."""
+        self._write_timer = None
+        self.transport.abort()
 
     def _await_head(self) -> None:
         self._head_timer = self.loop.call_later(self.settings.head_seconds, self._head_late)

@@ -49,12 +49,13 @@ class EventEncoder(ABC, Generic[C]):
         self.logprobs = logprobs
         self._head = head
         self._options = options
-        self._counting = bool(options.include_usage and options.continuous_usage_stats)
+        self._counting = options.counting
         self._plain = not (self._counting or options.include_obfuscation)
         self._held: Stopped | None = None
         self._prompt_tokens = 0
         self._cached_tokens = 0
-        self._pieces = 0
+        self._counts: dict[int, int] = {}
+        """Tokens so far, by choice."""
         self._chunk: Chunk[C] = self._fresh([])
 
     @abstractmethod
@@ -81,7 +82,10 @@ class EventEncoder(ABC, Generic[C]):
             case Progress():
                 return self._progress(event)
             case TextDelta() | ThinkingDelta() | ToolCallDelta():
-                self._pieces += 1
+                if self._counting:
+                    # An engine that does not tell is taken to send a delta a token.
+                    told = self._counts.get(event.choice, 0) + 1 if event.count is None else event.count
+                    self._counts[event.choice] = told
                 return self._release() + b"".join(self._event([piece]) for piece in self.pieces(event))
             case Stopped():
                 earlier, self._held = self._release(), event
@@ -125,7 +129,7 @@ class EventEncoder(ABC, Generic[C]):
                 chunk.timings = TimingsBody.of(finished.usage, finished.timings)
             chunk.tensorfold = FoldBody.of(finished.token_sha)
         elif self._counting:
-            chunk.usage = UsageBody.of(Usage(self._prompt_tokens, self._pieces, self._cached_tokens))
+            chunk.usage = UsageBody.of(Usage(self._prompt_tokens, sum(self._counts.values()), self._cached_tokens))
         payload = _JSON.encode(chunk)
         if self._options.include_obfuscation and choices:
             chunk.obfuscation = ""
