@@ -71,8 +71,7 @@ def serve_model(config: ServeConfig, plugins: Plugins) -> None:
     def ready(url: str) -> None:
         if config.log_requests is not None:
             tell(f"warning: every request is written to {config.log_requests}, with its whole prompt")
-        tell(f"tensorfold is ready
-{ready_block(assembled, url, auth)}")
+        tell(f"tensorfold is ready\n{ready_block(assembled, url, auth)}")
 
     run_server(application, server_settings(config), on_ready=ready)
 

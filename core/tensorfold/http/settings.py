@@ -63,8 +63,6 @@ class ServerSettings:
     """How long a kept connection may be idle; longer than the pools of the usual clients keep theirs."""
     head_seconds: float = 30.0
     """How long a client may take to send its request line and headers."""
-    write_seconds: float = 60.0
-    """How long a client may leave what waits for it unread; then its connection is cut, and its request ends."""
     max_head: int = 64 * 1024
     """Bytes of an unfinished request line and headers; more are a 431, without waiting for their end."""
     max_connections: int = 2048
