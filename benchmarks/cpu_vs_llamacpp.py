@@ -124,6 +124,11 @@ class Server:
         found = re.search(r"VmRSS:\s+(\d+) kB", status)
         return int(found[1]) * 1024 if found else 0
 
+    def processor_seconds(self) -> float:
+        """What all its threads have used of the processors so far."""
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def close(self) -> None:
         """End the process."""
         self._process.terminate()
@@ -198,6 +203,9 @@ class Report:
     """What was measured: by figure and server, all samples."""
 
     samples: dict[str, dict[str, list[float]]] = field(default_factory=dict[str, dict[str, list[float]]])
+    processor: dict[str, dict[str, list[float]]] = field(default_factory=dict[str, dict[str, list[float]]])
+    """Seconds of processor time that each sample took; on a machine that others use, these are the steadier figures,
+    but they count threads that spin while they wait."""
 
     def add(self, figure: str, server: str, value: float) -> None:
         """One sample."""
@@ -206,6 +214,11 @@ class Report:
     def median(self, figure: str, server: str) -> float:
         """Of all samples."""
         return statistics.median(self.samples[figure][server])
+
+    def work(self, figure: str, against: str) -> float:
+        """The other server's median processor time over tensorfold's."""
+        mine, other = (statistics.median(self.processor[figure][server]) for server in ("tensorfold", against))
+        return other / mine
 
     def ratio(self, figure: str, against: str) -> float:
         """tensorfold's median over another server's."""
@@ -221,7 +234,10 @@ def measure(servers: Sequence[Server], rounds: int) -> Report:
         for name, figure in FIGURES.items():
             for offset in range(len(servers)):
                 server = servers[(turn + offset) % len(servers)]
+                before = server.processor_seconds()
                 report.add(name, server.name, figure(server))
+                used = report.processor.setdefault(name, {}).setdefault(server.name, [])
+                used.append(server.processor_seconds() - before)
                 # A server's threads may spin for a while after its work; the next one is not to meet them.
                 time.sleep(0.3)
         print(f"round {turn + 1} of {rounds} done", file=sys.stderr)
@@ -296,13 +312,15 @@ SERVERS: Final = ("tensorfold", "tensorfold Q4_0", "llama.cpp Q4_0", "llama.cpp 
 
 def table(report: Report, times: Mapping[str, float]) -> str:
     """For people."""
-    lines = [f"| | {' | '.join(SERVERS)} | over Q4_0 | over as stored |", "|---" * (len(SERVERS) + 3) + "|"]
+    lines = [f"| | {' | '.join(SERVERS)} | over Q4_0 | over as stored | processor time of Q4_0 over ours |"]
+    lines.append("|---" * (len(SERVERS) + 4) + "|")
     for figure in report.samples:
         scale = 1e-6 if figure == "rss" else 1.0
         digits = 3 if figure == "warm_prefix" else 0
         cells = [f"{report.median(figure, server) * scale:.{digits}f}" for server in SERVERS]
         ratios = [f"{report.ratio(figure, server):.2f}" for server in SERVERS[2:]]
-        lines.append(f"| {figure}, {UNITS.get(figure, 'tokens/s')} | {' | '.join([*cells, *ratios])} |")
+        work = f"{report.work(figure, SERVERS[2]):.2f}" if figure in report.processor else ""
+        lines.append(f"| {figure}, {UNITS.get(figure, 'tokens/s')} | {' | '.join([*cells, *ratios, work])} |")
     lines.append("")
     lines.append("| our own steps at 512 positions | ms |")
     lines.append("|---|---|")
@@ -321,9 +339,11 @@ def as_json(report: Report, times: Mapping[str, float]) -> str:
         {
             "ratios": ratios,
             "ratios_as_stored": stored,
+            "processor_time_over_ours": {figure: report.work(figure, "llama.cpp Q4_0") for figure in report.processor},
             "medians": medians,
             "steps": dict(times),
             "samples": report.samples,
+            "processor_seconds": report.processor,
         },
         indent=2,
     )
