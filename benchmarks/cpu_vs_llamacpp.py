@@ -42,7 +42,9 @@ class Reply:
 
     started: float
     pieces: tuple[float, ...]
-    """When each token's text came."""
+    """When each piece of text came."""
+    tokens: int
+    """In all, as the server counts them: a piece may hold several."""
 
     @property
     def first(self) -> float:
@@ -52,7 +54,11 @@ class Reply:
     @property
     def rate(self) -> float:
         """Tokens a second after the first."""
-        return (len(self.pieces) - 1) / (self.pieces[-1] - self.pieces[0])
+        return (self.tokens - self.tokens / len(self.pieces)) / (self.pieces[-1] - self.pieces[0])
+
+    def within(self, begin: float, end: float) -> float:
+        """Tokens that came in this time."""
+        return self.tokens / len(self.pieces) * sum(begin < piece <= end for piece in self.pieces)
 
 
 class Server:
@@ -104,6 +110,7 @@ class Server:
             "temperature": 0,
             "ignore_eos": True,
             "stream": True,
+            "stream_options": {"include_usage": True},
         }
         connection = http.client.HTTPConnection(self._address, timeout=600)
         started = time.perf_counter()
@@ -112,11 +119,20 @@ class Server:
         if answer.status != 200:
             raise SystemExit(f"{self.name} answered {answer.status}: {answer.read()[:500]!r}")
         pieces: list[float] = []
+        counted = 0
         for line in answer:
-            if line.startswith(b"data: {"):
-                pieces.append(time.perf_counter())
+            if not line.startswith(b"data: {"):
+                continue
+            now = time.perf_counter()
+            event = json.loads(line[6:])
+            if event.get("usage"):
+                counted = event["usage"]["completion_tokens"]
+            if any(choice["text"] for choice in event["choices"]):
+                pieces.append(now)
         connection.close()
-        return Reply(started, tuple(pieces))
+        if counted != tokens:
+            raise SystemExit(f"{self.name} made {counted} tokens of {tokens}")
+        return Reply(started, tuple(pieces), counted)
 
     def resident(self) -> int:
         """Bytes of memory, those shared with the page cache included."""
@@ -170,8 +186,7 @@ def decode_many(streams: int, tokens: int = 96) -> Callable[[Server], float]:
             each.join()
         begin = max(reply.pieces[0] for reply in replies)
         end = min(reply.pieces[-1] for reply in replies)
-        within = sum(begin < piece <= end for reply in replies for piece in reply.pieces)
-        return within / (end - begin)
+        return sum(reply.within(begin, end) for reply in replies) / (end - begin)
 
     return measure
 
