@@ -6,6 +6,8 @@
 The file's 4-bit matrices are served by llama.cpp as they are, and requantized to Q4_0, which is its fastest format; by
 tensorfold as they are. All servers run at the same time, each on so many threads, and only one works at a time: every
 figure is measured on all of them in turns, so that what drifts on the machine meets all alike. Figures are medians.
+Random prompts soon lead a small model into loops, which guessing ahead makes fast; figures are without it, but for those
+that say `drafted`.
 """
 
 from __future__ import annotations
@@ -27,6 +29,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+
+from gguf_files import requantized, state_bytes
 
 VOCABULARY: Final = (100, 40_000)
 """Tokens of prompts are drawn from these ids, which every vocabulary of interest has."""
@@ -101,14 +105,15 @@ class Server:
             raise SystemExit(f"{self.name} answered {answer.status}: {data}")
         return data
 
-    def complete(self, prompt: Sequence[int], tokens: int) -> Reply:
-        """Stream a greedy completion of exactly so many tokens."""
+    def complete(self, prompt: Sequence[int], tokens: int, *, draft: bool = False) -> Reply:
+        """Stream a greedy completion of exactly so many tokens; without `draft`, one token a step."""
         body = {
             "model": self.model,
             "prompt": list(prompt),
             "max_tokens": tokens,
             "temperature": 0,
             "ignore_eos": True,
+            "draft": draft,
             "stream": True,
             "stream_options": {"include_usage": True},
         }
@@ -165,19 +170,19 @@ def prompt(length: int) -> list[int]:
     return [random.randrange(*VOCABULARY) for _ in range(length)]
 
 
-def decode(length: int, tokens: int = 128) -> Callable[[Server], float]:
+def decode(length: int, tokens: int = 128, *, draft: bool = False) -> Callable[[Server], float]:
     """Tokens a second of one stream behind a prompt."""
-    return lambda server: server.complete(prompt(length), tokens).rate
+    return lambda server: server.complete(prompt(length), tokens, draft=draft).rate
 
 
-def decode_many(streams: int, tokens: int = 96) -> Callable[[Server], float]:
+def decode_many(streams: int, tokens: int = 96, *, draft: bool = False) -> Callable[[Server], float]:
     """Tokens a second of several streams together, from when all have begun to when the first ends."""
 
     def measure(server: Server) -> float:
         replies: list[Reply] = []
 
         def one() -> None:
-            replies.append(server.complete(prompt(32), tokens))
+            replies.append(server.complete(prompt(32), tokens, draft=draft))
 
         threads = [threading.Thread(target=one) for _ in range(streams)]
         for each in threads:
@@ -210,6 +215,8 @@ FIGURES: Final[Mapping[str, Callable[[Server], float]]] = {
     "prefill_512": prefill(512),
     "prefill_2048": prefill(2048),
     "warm_prefix": warm_prefix,
+    "decode_1_drafted": decode(32, draft=True),
+    "decode_8_drafted": decode_many(8, draft=True),
 }
 
 
@@ -240,8 +247,8 @@ class Report:
         return self.median(figure, "tensorfold") / self.median(figure, against)
 
 
-def measure(servers: Sequence[Server], rounds: int) -> Report:
-    """All figures on all servers, in turns; another server begins each round."""
+def measure(servers: Sequence[Server], rounds: int, pause: float) -> Report:
+    """All figures on all servers, in turns; another server begins each round. Others have the machine in a pause."""
     report = Report()
     for server in servers:
         server.complete(prompt(64), 8)
@@ -256,6 +263,7 @@ def measure(servers: Sequence[Server], rounds: int) -> Report:
                 # A server's threads may spin for a while after its work; the next one is not to meet them.
                 time.sleep(0.3)
         print(f"round {turn + 1} of {rounds} done", file=sys.stderr)
+        time.sleep(pause)
     for server in servers:
         report.add("rss", server.name, server.resident())
     return report
@@ -271,52 +279,6 @@ def verify(model: Path, threads: int, rounds: int) -> dict[str, float]:
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     times: dict[str, float] = json.loads(done.stdout)
     return times
-
-
-# ---- formats ------------------------------------------------------------------------------------------------
-
-
-def requantized(source: Path, target: Path) -> None:
-    """The same model with its 4-bit matrices in Q4_0."""
-    import gguf
-
-    reader = gguf.GGUFReader(source)
-    architecture = str(reader.fields["general.architecture"].contents())
-    writer = gguf.GGUFWriter(target, architecture)
-    for each in reader.fields.values():
-        if each.name.startswith("GGUF.") or each.name == "general.architecture":
-            continue
-        if each.types[0] == gguf.GGUFValueType.ARRAY:
-            writer.add_array(each.name, each.contents())
-        else:
-            value = 2 if each.name == "general.file_type" else each.contents()
-            writer.add_key_value(each.name, value, each.types[0])
-    four = {gguf.GGMLQuantizationType.Q4_1, gguf.GGMLQuantizationType.Q4_K}
-    for tensor in reader.tensors:
-        if tensor.tensor_type in four:
-            values = gguf.dequantize(tensor.data, tensor.tensor_type)
-            packed = gguf.quantize(values, gguf.GGMLQuantizationType.Q4_0)
-            writer.add_tensor(tensor.name, packed, raw_dtype=gguf.GGMLQuantizationType.Q4_0)
-        else:
-            writer.add_tensor(tensor.name, tensor.data, raw_dtype=tensor.tensor_type)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-
-
-def state_bytes(source: Path, positions: int) -> int:
-    """Keys and values of so many positions in half precision, which is what llama.cpp keeps for its window."""
-    import gguf
-
-    fields = gguf.GGUFReader(source).fields
-    architecture = str(fields["general.architecture"].contents())
-
-    def number(key: str) -> int:
-        return int(fields[f"{architecture}.{key}"].contents())
-
-    width = number("embedding_length") // number("attention.head_count")
-    return 2 * 2 * width * number("attention.head_count_kv") * number("block_count") * positions
 
 
 # ---- the command --------------------------------------------------------------------------------------------
@@ -371,6 +333,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2, help="of each server")
     parser.add_argument("--rounds", type=int, default=5, help="samples of each figure")
     parser.add_argument("--context", type=int, default=8192, help="positions that each server has in all")
+    parser.add_argument("--pause", type=float, default=0.0, help="seconds between rounds, for others on the machine")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -381,7 +344,7 @@ def main() -> None:
         try:
             for name, path in zip(SERVERS, (given.model, fast, fast, given.model), strict=True):
                 servers.append(_start(name, path, given))
-            report = measure(servers, given.rounds)
+            report = measure(servers, given.rounds, given.pause)
         finally:
             for server in servers:
                 server.close()
