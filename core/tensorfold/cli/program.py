@@ -21,8 +21,12 @@ _OURS = {
     "serve": "tensorfold.cli.serve",
     "chat": "tensorfold.cli.chat",
     "bench": "tensorfold.cli.bench",
+    "inspect": "tensorfold.cli.inspect_request",
+    "replay": "tensorfold.cli.replay",
     "plugins": "tensorfold.cli.listing",
     "config": "tensorfold.cli.show_config",
+    "check": "tensorfold.cli.check",
+    "new": "tensorfold.cli.new",
 }
 """Each module has a function `command(launch) -> click.Command`."""
 

@@ -141,6 +141,9 @@ class ServeConfig:
     log_level: LogLevel = _value(
         "str", "info", "debug, info, warning or error.", among=("debug", "info", "warning", "error")
     )
+    log_requests: Path | None = _value(
+        "path", None, "A folder for one JSON file a request, with whole prompts and without keys; for bug reports."
+    )
 
     settings: PluginSettings = field(default_factory=lambda: PluginSettings({}))
     """The plugins' own tables."""

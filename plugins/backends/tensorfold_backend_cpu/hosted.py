@@ -75,8 +75,8 @@ class HostedOps:
 
     # ---- shape and products ----------------------------------------------------------------------------------
 
-    def linear(self, x: Rows, weight: Linear) -> Rows:
-        """By kernels."""
+    def linear(self, x: Rows, weight: Linear, *, wide: bool = False) -> Rows:
+        """By kernels, always in f32."""
         raise NotImplementedError
 
     def concat(self, xs: Sequence[Rows], axis: int = -1) -> Rows:

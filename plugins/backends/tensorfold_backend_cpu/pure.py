@@ -128,7 +128,7 @@ class PureOps(HostedOps):
                     )
         return out
 
-    def linear(self, x: Rows, weight: Linear) -> Rows:
+    def linear(self, x: Rows, weight: Linear, *, wide: bool = False) -> Rows:
         group = ours(weight, CpuLinear)
         if x.dtype != np.float32:
             x = x.packed()

@@ -81,7 +81,7 @@ class HostOps(ComposedOps[Array]):
         self._machine = machine
         self._linear = linear
 
-    def linear(self, x: Array, weight: Linear) -> Array:
+    def linear(self, x: Array, weight: Linear, *, wide: bool = False) -> Array:
         return self._linear(x, weight)
 
     def gated_delta(
