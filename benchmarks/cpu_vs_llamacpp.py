@@ -343,7 +343,7 @@ def main() -> None:
         servers: list[Server] = []
         try:
             for name, path in zip(SERVERS, (given.model, fast, fast, given.model), strict=True):
-                servers.append(_start(name, path, given))
+                servers.append(start(name, path, given))
             report = measure(servers, given.rounds, given.pause)
         finally:
             for server in servers:
@@ -351,7 +351,7 @@ def main() -> None:
     print(as_json(report, times) if given.json else table(report, times))
 
 
-def _start(name: str, path: Path, given: argparse.Namespace) -> Server:
+def start(name: str, path: Path, given: argparse.Namespace) -> Server:
     if name.startswith("tensorfold"):
         # As many positions in all as llama.cpp's slots share.
         memory = state_bytes(path, given.context + 64) / 2**30
