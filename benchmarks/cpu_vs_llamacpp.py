@@ -252,6 +252,7 @@ def measure(servers: Sequence[Server], rounds: int, pause: float) -> Report:
     report = Report()
     for server in servers:
         server.complete(prompt(64), 8)
+        report.add("rss_at_start", server.name, server.resident())
     for turn in range(rounds):
         for name, figure in FIGURES.items():
             for offset in range(len(servers)):
@@ -283,7 +284,7 @@ def verify(model: Path, threads: int, rounds: int) -> dict[str, float]:
 
 # ---- the command --------------------------------------------------------------------------------------------
 
-UNITS: Final[Mapping[str, str]] = {"warm_prefix": "s", "rss": "MB"}
+UNITS: Final[Mapping[str, str]] = {"warm_prefix": "s", "rss": "MB", "rss_at_start": "MB"}
 SERVERS: Final = ("tensorfold", "tensorfold Q4_0", "llama.cpp Q4_0", "llama.cpp as stored")
 
 
@@ -292,7 +293,7 @@ def table(report: Report, times: Mapping[str, float]) -> str:
     lines = [f"| | {' | '.join(SERVERS)} | over Q4_0 | over as stored | processor time of Q4_0 over ours |"]
     lines.append("|---" * (len(SERVERS) + 4) + "|")
     for figure in report.samples:
-        scale = 1e-6 if figure == "rss" else 1.0
+        scale = 1e-6 if figure.startswith("rss") else 1.0
         digits = 3 if figure == "warm_prefix" else 0
         cells = [f"{report.median(figure, server) * scale:.{digits}f}" for server in SERVERS]
         ratios = [f"{report.ratio(figure, server):.2f}" for server in SERVERS[2:]]
