@@ -88,11 +88,11 @@ class MlxSession(ComposedSession[mx.array]):
             BackendError: the device cannot hold them.
         """
         self._primitives.here()
-        try:
-            made = MlxStore(self._primitives, states, pages, slots)
-        except (MemoryError, RuntimeError, ValueError) as error:
-            needed = store_bytes(states, pages, slots, self._primitives)
-            raise BackendError(f"the states need {needed:,} bytes, which {self.device} cannot give: {error}") from error
+        needed = store_bytes(states, pages, slots, self._primitives)
+        # MLX does not survive memory that it is not given, so it is not asked for what is not there.
+        if needed > self.memory().available:
+            raise BackendError(f"the states need {needed:,} bytes, which {self.device} cannot give")
+        made = MlxStore(self._primitives, states, pages, slots)
         self._stores.add(made)
         return made
 
