@@ -33,15 +33,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     scope="session",
     params=[
         "reference",
+        "cpu",
         pytest.param("torch", marks=pytest.mark.torch),
         pytest.param("mlx", marks=pytest.mark.mlx),
     ],
 )
 def each_session(request: pytest.FixtureRequest) -> Iterator[Session[Any]]:
-    """Every backend that runs on a CPU, in float32."""
-    settings = BackendSettings(device="cpu", dtype="float32", threads=1)
+    """Every backend that runs on a CPU, in float32, with weights as they are stored."""
+    settings = BackendSettings(device="cpu", dtype="float32", threads=1, weights="exact")
     session: Session[Any]
     match request.param:
+        case "cpu":
+            from tensorfold_backend_cpu import CpuBackend
+
+            session = CpuBackend().open(settings)
         case "torch":
             from tensorfold_backend_torch import TorchBackend
 

@@ -17,8 +17,8 @@ __all__ = ["ChunkOps", "RowsOps"]
 class RowsOps(RowsAttentionOps, RowsRecurrentOps):
     """Rows whose bits depend on nothing but their own sequence: every call that chooses a kernel has one shape."""
 
-    def linear(self, x: mx.array, weight: Linear) -> mx.array:
-        return products.linear(x, weight, self.m.act, self._product)
+    def linear(self, x: mx.array, weight: Linear, *, wide: bool = False) -> mx.array:
+        return products.linear(x, weight, mx.float32 if wide else self.m.act, self._product)
 
     def _product(self, x: mx.array, matrix: Matrix) -> mx.array:
         return products.in_rows(x, matrix, on_host=self.m.on_host)
@@ -27,5 +27,5 @@ class RowsOps(RowsAttentionOps, RowsRecurrentOps):
 class ChunkOps(ChunkAttentionOps, ChunkExpertOps, ChunkRecurrentOps):
     """One chunk of one sequence, alone and at its planned shape: MLX's own kernels over all of it."""
 
-    def linear(self, x: mx.array, weight: Linear) -> mx.array:
-        return products.linear(x, weight, self.m.act, products.whole)
+    def linear(self, x: mx.array, weight: Linear, *, wide: bool = False) -> mx.array:
+        return products.linear(x, weight, mx.float32 if wide else self.m.act, products.whole)
