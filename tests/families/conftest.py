@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -13,7 +14,6 @@ from tensorfold.contracts.model_config import ModelConfig
 from tensorfold.testing.reference import ReferenceBackend
 
 Shapes: TypeAlias = Callable[[ModelConfig], dict[str, tuple[int, ...]]]
-
 
 HERE = Path(__file__).parent
 
@@ -55,7 +55,8 @@ def each_session(request: pytest.FixtureRequest) -> Iterator[Session[Any]]:
             from tensorfold_backend_mlx import MlxBackend
 
             pytest.importorskip("mlx.core")
-            session = MlxBackend().open(settings)
+            # Codes stand for the values that are stored, and are not expanded for being exact.
+            session = MlxBackend().open(replace(settings, weights="auto"))
         case _:
             session = ReferenceBackend().open(settings)
     yield session

@@ -37,6 +37,10 @@ class FloatMatrix:
         """Inputs."""
         return self.weight.shape[-1]
 
+    def real(self) -> FloatMatrix:
+        """The same numbers in f32."""
+        return FloatMatrix(self.weight.astype(mx.float32))
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CodedMatrix:
@@ -60,6 +64,11 @@ class CodedMatrix:
     def columns(self) -> int:
         """Inputs."""
         return self.scales.shape[-1] * self.group
+
+    def real(self) -> CodedMatrix:
+        """The same codes, for products in f32."""
+        scales, biases = self.scales.astype(mx.float32), self.biases.astype(mx.float32)
+        return CodedMatrix(self.words, scales, biases, self.bits, self.group)
 
     @property
     def kind(self) -> tuple[int, int, mx.Dtype]:

@@ -29,6 +29,17 @@ class MlxLinear(Linear):
     matrices: tuple[Matrix, ...]
     bias: mx.array | None
     """`[out]`, act; zeros for a part that has none when another has one."""
+    real: tuple[tuple[Matrix, ...], mx.array | None] | None = None
+    """Matrices and bias in f32, once they have been asked for."""
+
+    def parts(self, *, wide: bool) -> tuple[tuple[Matrix, ...], mx.array | None]:
+        """Matrices and bias, as they were packed or for products that are summed and returned in f32."""
+        if not wide:
+            return self.matrices, self.bias
+        if self.real is None:
+            bias = None if self.bias is None else self.bias.astype(mx.float32)
+            self.real = tuple(each.real() for each in self.matrices), bias
+        return self.real
 
 
 @dataclass(eq=False)
