@@ -13,15 +13,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tensorfold.compute.runner import Runner
+from tensorfold.compute.runner import HiddenRows, Runner
 from tensorfold.compute.store import ComposedStore
 from tensorfold.contracts.backend import BackendSettings, CanCapture, Session
 from tensorfold.contracts.states import KV, TableKey
-from tensorfold.contracts.step import Segment
+from tensorfold.contracts.step import Kind, Segment
 from tensorfold.contracts.tensors import Dense
 from tensorfold.errors import BackendError, ConfigError, PluginUnavailable
 from tensorfold.testing.fake_family import FakeFamily, fake_config, fake_decoder
 from tensorfold_backend_mlx import MlxBackend, tensorfold_backends
+from tensorfold_backend_mlx.primitives import MlxPrimitives
 
 mx = pytest.importorskip("mlx.core")
 pytestmark = pytest.mark.mlx
@@ -207,6 +208,37 @@ def test_a_captured_decoder_has_its_rows_computed_with_its_states() -> None:
     before = mx.get_active_memory()
     np.asarray(output.picked)
     assert mx.get_active_memory() <= before
+
+
+def test_a_step_waits_for_nothing_before_it_is_finished(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunk and rows, with experts, an indexer, recurrences and a draft head: no look at a value, no wait, on the way."""
+    session = opened()
+    runner = fake_runner(session)
+    slot = runner.acquire()
+    assert slot is not None
+    looked: list[str] = []
+
+    def watched(name: str, function: Any) -> Any:
+        def call(*arguments: Any, **named: Any) -> Any:
+            looked.append(name)
+            return function(*arguments, **named)
+
+        return call
+
+    monkeypatch.setattr(MlxPrimitives, "numpy", watched("numpy", MlxPrimitives.numpy))
+    monkeypatch.setattr(mx, "eval", watched("eval", mx.eval))
+    steps: tuple[tuple[Kind, range], ...] = (("chunk", range(2, 72)), ("rows", range(3, 8)))
+    start = 0
+    for kind, chosen in steps:
+        tokens = tuple(chosen)
+        looked.clear()
+        output = runner.forward([Segment(slot, tokens, start, want="all", kind=kind)])
+        assert looked == ["eval"]
+        runner.commit(slot, start + len(tokens))
+        runner.draft([Segment(slot, tokens, start, want="all")], [HiddenRows(output, 0, len(tokens))])
+        assert looked == ["eval", "eval"]
+        runner.commit(slot, start + len(tokens), "draft")
+        start += len(tokens)
 
 
 # ---- what goes in and comes out ------------------------------------------------------------------------------

@@ -45,7 +45,7 @@ class MlxSession(ComposedSession[mx.array]):
         self._stores: weakref.WeakSet[MlxStore] = weakref.WeakSet()
         self._asked: list[mx.array] = []
         self._name = str(dtype).rpartition(".")[2]
-        self._products = "codes" if keep_codes else "floats"
+        self._keep_codes = keep_codes
 
     @property
     def device(self) -> str:
@@ -61,7 +61,13 @@ class MlxSession(ComposedSession[mx.array]):
     def numerics(self) -> str:
         """MLX's version and the GPU that its kernels are chosen by."""
         kind = "cpu" if self._primitives.on_host else str(mx.device_info(mx.gpu)["architecture"])
-        return f"mlx-{version('mlx')}/{kind}/{self._name}/{self._products}/kernels-{_KERNELS}"
+        products = "codes" if self._keep_codes else "floats"
+        return f"mlx-{version('mlx')}/{kind}/{self._name}/{products}/kernels-{_KERNELS}"
+
+    @property
+    def keeps_codes(self) -> bool:
+        """Quantized matrices are multiplied by as they are stored, unless floats were asked for."""
+        return self._keep_codes
 
     @property
     def chunk(self) -> int:
