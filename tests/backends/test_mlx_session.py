@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import platform
 import subprocess
 import sys
 import threading
@@ -115,6 +116,17 @@ def test_a_gpu_that_is_not_there_is_declined(device: str) -> None:
 def test_a_cpu_is_the_last_choice() -> None:
     """Any backend that is made for a CPU comes before it."""
     assert MlxBackend().probe().score == 1
+
+
+def test_metal_is_preferred_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before any other device that a Mac has; told by the chip's name."""
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setattr(platform, "machine", lambda: "arm64")
+    monkeypatch.setattr(mx.metal, "is_available", lambda: True)
+    monkeypatch.setattr(mx, "device_info", lambda device: {"device_name": f"Apple M5 Max, {device}"})
+    found = MlxBackend().probe()
+    assert found.score > 50
+    assert found.device.startswith("Apple M5 Max")
 
 
 def test_a_cpu_computes_in_float32_unless_told_otherwise() -> None:

@@ -46,6 +46,9 @@ class MlxSession(ComposedSession[mx.array]):
         self._asked: list[mx.array] = []
         self._name = str(dtype).rpartition(".")[2]
         self._keep_codes = keep_codes
+        if not primitives.on_host:
+            # Memory that the system may not page out, up to what it recommends: a model is read whole for every token.
+            mx.set_wired_limit(self.memory().total)
 
     @property
     def device(self) -> str:
