@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tensorfold.contracts.backend import Backend
     from tensorfold.contracts.commands import Command
     from tensorfold.contracts.dialect import Dialect
+    from tensorfold.contracts.examples import Example
     from tensorfold.contracts.family import ModelFamily
     from tensorfold.contracts.observe import Observer
     from tensorfold.contracts.policy import RequestFilter, SchedulerPolicy
@@ -115,7 +116,11 @@ def tensorfold_observers(settings: PluginSettings) -> Iterable[Observer]:
 
 @hookspec
 def tensorfold_collectors(settings: PluginSettings) -> Iterable[Collector]:
-    """Which Prometheus collectors shall `/metrics` read? Registered on the application's own registry."""
+    """Which Prometheus collectors shall `/metrics` read?
+
+    Registered on the application's own registry, and read at each scrape. One that is an `Observer` as well is told of
+    each request; answer `tensorfold_observers` with it too, and it would be told twice.
+    """
     return ()
 
 
@@ -134,5 +139,21 @@ def tensorfold_settings() -> Iterable[SettingsTable]:
 
     Asked before every other hook; the values, from `tensorfold.toml`, environment and flags, come back to you as
     the `settings` argument of the hooks that have one.
+    """
+    return ()
+
+
+@hookspec
+def tensorfold_examples() -> Iterable[Example]:
+    """What shall `tensorfold check` try you with?
+
+    Small bodies for each dialect, a key for each auth source, a tiny checkpoint for each model family. Asked by that
+    command alone. Keep them in a module of their own, and import it here.
+
+    Example::
+
+        @hookimpl
+        def tensorfold_examples():
+            yield DialectExample(dialect="acme", bodies={"/acme/complete": b'{"prompt": "hi"}'})
     """
     return ()

@@ -86,7 +86,8 @@ def assemble(config: ServeConfig, plugins: Plugins, stages: Stages) -> Assembled
         PluginError, ConfigError, CheckpointError, BackendError: what was asked for cannot be.
     """
     chosen = _choose(config, plugins, stages)
-    session = chosen.backend.open(BackendSettings(device=config.device, dtype=config.dtype, threads=config.threads))
+    settings = BackendSettings(device=config.device, dtype=config.dtype, threads=config.threads, weights=config.weights)
+    session = chosen.backend.open(settings)
     try:
         return _load(config, chosen, session, stages)
     except BaseException:

@@ -7,6 +7,7 @@ answers make the `Catalog` that everything else reads. Nothing here is called wh
 |---|---|
 | wanted | the user's wishes: `--plugin`, `--dialect`, `--backend` |
 | found | installed entry points: their kinds, names and distributions, before any import |
+| folders | the same of a folder that is not installed |
 | choosing | which of them are imported, and why the others are not |
 | loading | imports, checks and asks plugins; knows each one's state |
 | catalog | the typed answers, free of conflicts |

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tensorfold.errors import ConfigError, PluginConflict, PluginNotFound
+from tensorfold.plugins.folders import find_in_folder
 from tensorfold.plugins.found import Found
 from tensorfold.plugins.wanted import Wanted
 
@@ -25,20 +27,27 @@ class Choice:
 
 
 def choose(installed: Sequence[Found], wanted: Wanted) -> tuple[Choice, ...]:
-    """What is imported and what is not, of the installed plugins and the modules and files that were asked for.
+    """What is imported and what is not, of the installed plugins and the modules, files and folders that were asked for.
+
+    A folder's plugins stand in for those of its distribution that are installed.
 
     Raises:
-        PluginNotFound: a name, asked for or blocked, that nobody offers.
+        PluginNotFound: a name, asked for or blocked, that nobody offers, or a folder without plugins.
         PluginConflict: two distributions offer one name.
         ConfigError: a plugin is asked for and blocked.
     """
-    _check_names(installed, wanted)
+    unpacked = [found for file in wanted.files if file.is_dir() for found in find_in_folder(file)]
+    replaced = {(each.id, _normal(each.distribution)) for each in unpacked}
+    installed = [each for each in installed if (each.id, _normal(each.distribution)) not in replaced]
+    _check_names([*installed, *unpacked], wanted)
     named = {each.module for each in installed}
     choices = [_choice(each, wanted) for each in installed]
     choices += [
         Choice(Found("extras", module, module, module), asked=True) for module in wanted.modules if module not in named
     ]
-    choices += [Choice(Found("extras", file.stem, file, str(file)), asked=True) for file in wanted.files]
+    files = [file for file in wanted.files if not file.is_dir()]
+    choices += [Choice(Found("extras", file.stem, file, str(file)), asked=True) for file in files]
+    choices += [Choice(found, asked=True) for found in unpacked]
     _check_distinct(choice.found for choice in choices if choice.off is None)
     return tuple(choices)
 
@@ -58,6 +67,11 @@ def _choice(found: Found, wanted: Wanted) -> Choice:
     if not found.on:
         return Choice(found, asked, off=f"off by default: --plugin {found.id} turns it on")
     return Choice(found, asked)
+
+
+def _normal(distribution: str) -> str:
+    """A distribution's name as indexes compare it."""
+    return re.sub(r"[-_.]+", "-", distribution).lower()
 
 
 def _check_names(installed: Sequence[Found], wanted: Wanted) -> None:

@@ -7,7 +7,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
-__all__ = ["KINDS", "Found", "Kind", "find_installed", "is_id"]
+__all__ = ["GROUPS", "KINDS", "FolderModule", "Found", "Kind", "find_installed", "is_id"]
 
 Kind: TypeAlias = Literal["models", "dialects", "backends", "auth", "extras"]
 """What a plugin mainly offers; it may answer any hook."""
@@ -15,6 +15,20 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 OPTIONAL_DIALECTS = "tensorfold.dialects.optional"
 """The group of dialects that are off until asked for (those that manage the server)."""
+GROUPS: tuple[tuple[str, Kind], ...] = (
+    *((f"tensorfold.{kind}", kind) for kind in KINDS),
+    (OPTIONAL_DIALECTS, "dialects"),
+)
+"""Every group of entry points, and the kind that it tells."""
+
+
+@dataclass(frozen=True, slots=True)
+class FolderModule:
+    """A module of a folder that is not installed."""
+
+    root: Path
+    """What has to stand on `sys.path`."""
+    module: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +37,8 @@ class Found:
 
     kind: Kind
     name: str
-    source: EntryPoint | Path | str
-    """How to import it: an entry point, a file, or a module's name."""
+    source: EntryPoint | FolderModule | Path | str
+    """How to import it: an entry point, a module of a folder, a file, or a module's name."""
     distribution: str
     """Who ships it; for a module or file without a distribution, that module or file."""
     version: str = ""
@@ -40,7 +54,7 @@ class Found:
     def module(self) -> str:
         """The module's name; empty for a file."""
         match self.source:
-            case EntryPoint():
+            case EntryPoint() | FolderModule():
                 return self.source.module
             case Path():
                 return ""
@@ -67,10 +81,8 @@ def find_installed() -> tuple[Found, ...]:
 
     `entry_points()` and not `distributions()`: it drops the duplicate that a stray egg-info makes.
     """
-    groups: list[tuple[str, Kind]] = [(f"tensorfold.{kind}", kind) for kind in KINDS]
-    groups.append((OPTIONAL_DIALECTS, "dialects"))
     found: list[Found] = []
-    for group, kind in groups:
+    for group, kind in GROUPS:
         for entry in entry_points(group=group):
             distribution, version = (entry.dist.name, entry.dist.version) if entry.dist else (entry.module, "")
             on = group != OPTIONAL_DIALECTS

@@ -21,7 +21,7 @@ from tensorfold.contracts.commands import Command
 from tensorfold.contracts.settings import PluginSettings, SettingsTable
 from tensorfold.errors import PluginError, PluginFailed, PluginUnavailable, TensorfoldError
 from tensorfold.plugins.choosing import Choice, choose
-from tensorfold.plugins.found import Found, Kind, find_installed
+from tensorfold.plugins.found import FolderModule, Found, Kind, find_installed
 from tensorfold.plugins.wanted import Wanted
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tensorfold.contracts.auth import AuthSource
     from tensorfold.contracts.backend import Backend
     from tensorfold.contracts.dialect import Dialect
+    from tensorfold.contracts.examples import Example
     from tensorfold.contracts.family import ModelFamily
     from tensorfold.contracts.observe import Observer
     from tensorfold.contracts.policy import RequestFilter, SchedulerPolicy
@@ -130,6 +131,10 @@ class Plugins:
     def collectors(self, settings: PluginSettings) -> tuple[Offered[Collector], ...]:
         return self._answers("tensorfold_collectors", _anything, settings=settings)
 
+    def examples(self) -> tuple[Offered[Example], ...]:
+        """Asked by `tensorfold check` alone."""
+        return self._answers("tensorfold_examples", _anything)
+
     def find_checkpoint(self, name: str, *, weights: bool = True) -> Path | None:
         """The first answer that is not None; plugins that were asked for come before installed ones."""
         for entry, answer in self._ask("tensorfold_find_checkpoint", name=name, weights=weights):
@@ -221,6 +226,10 @@ def _import(found: Found) -> object:
     match found.source:
         case EntryPoint():
             return found.source.load()
+        case FolderModule(root, module):
+            if str(root) not in sys.path:
+                sys.path.insert(0, str(root))
+            return importlib.import_module(module)
         case Path():
             return _import_file(found.source)
         case str():

@@ -22,7 +22,7 @@ class Wanted:
     backend: str | None = None
     """Only this backend; None: the one that suits the machine best."""
     plugins: tuple[str, ...] = ()
-    """`MODULE`, `./FILE.py`, `KIND/NAME` of an installed plugin that is off by default, or `no:KIND/NAME`."""
+    """`MODULE`, `./FILE.py`, `./FOLDER` of a project or package, `KIND/NAME` of an installed plugin that is off by default, or `no:KIND/NAME`."""
 
     def __post_init__(self) -> None:
         for text in self.plugins:
@@ -54,7 +54,7 @@ class Wanted:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """Modules asked for by their file, in the order given."""
+        """Modules asked for by their file or folder, in the order given."""
         return tuple(Path(text).expanduser() for text in self._others if _is_file(text))
 
     @property

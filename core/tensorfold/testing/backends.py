@@ -152,12 +152,18 @@ class BackendContract:
 
     @_every_case
     def test_rows_agree_with_the_reference(self, bench: Bench, case: OpCase) -> None:
-        """Prefixes by chunks and rows one by one give what the composed operations give in float64."""
+        """Prefixes by chunks and rows one by one give what the composed operations give in float64.
+
+        Fix: begin with `tensorfold.compute.composed`, and compare the operation that the case names with it.
+        """
         _must_be_near(bench.alone(case), bench.right(case), self.tolerance)
 
     @_every_case
     def test_chunks_agree_with_the_reference(self, bench: Bench, case: OpCase) -> None:
-        """Chunks of every size give what rows give, within the tolerance."""
+        """Chunks of every size give what rows give, within the tolerance.
+
+        Fix: look at the chunk kernel of the operation that the case names; sizes are no multiples of a tile.
+        """
         trial, right = bench.trial(case, prefix=False), bench.trial(case, bench.oracle, prefix=False)
         for sequence in range(3):
             trial.chunks(sequence, COUNTS[sequence::3])
@@ -167,13 +173,19 @@ class BackendContract:
     @_every_case
     @pytest.mark.parametrize("count", COUNTS)
     def test_rows_do_not_see_each_other(self, bench: Bench, case: OpCase, count: int) -> None:
-        """The bits of a row are the same in every company, and after rows that were rolled back."""
+        """The bits of a row are the same in every company, and after rows that were rolled back.
+
+        Fix: choose no kernel by the number of rows, and reduce in fixed blocks; pad rows to a fixed tile.
+        """
         trial = bench.trial(case)
         _mixed(trial, count)
         _must_equal(trial.outputs, bench.alone(case))
 
     def test_chunks_equal_rows_where_that_is_promised(self, bench: Bench) -> None:
-        """Where a backend declares `chunk_equals_rows` for a case's states, both kinds give the same bits."""
+        """Where a backend declares `chunk_equals_rows` for a case's states, both kinds give the same bits.
+
+        Fix: let `chunk_equals_rows` be false for these states, or use one kernel for both kinds.
+        """
         for case in (*PURE_CASES, *STATE_CASES):
             geometry = Geometry(vocabulary=2, hidden=8, layers=1, window=400, states=case.states, stop_ids=frozenset())
             if not bench.session.chunk_equals_rows(geometry):
@@ -189,7 +201,10 @@ class BackendContract:
 
     @_every_state
     def test_a_commit_keeps_any_number_of_rows(self, bench: Bench, case: OpCase) -> None:
-        """Of four open rows none to all are kept, and what follows has the bits of a serial run."""
+        """Of four open rows none to all are kept, and what follows has the bits of a serial run.
+
+        Fix: in `StateStore.commit`, keep the first `length - start` open rows, and forget the others.
+        """
         trial = bench.trial(case)
         for kept in range(5):
             opened = Part(0, 4)
@@ -200,7 +215,10 @@ class BackendContract:
 
     @_every_state
     def test_a_sequence_goes_on_in_another_slot(self, bench: Bench, case: OpCase) -> None:
-        """Copied pages and saved states give the same bits elsewhere, and stay apart from where they came from."""
+        """Copied pages and saved states give the same bits elsewhere, and stay apart from where they came from.
+
+        Fix: let `save` copy the fixed-size states, and `copy_page` every state of the table.
+        """
         trial = bench.trial(case)
         trial.feed("rows", [Part(0, 3)])
         trial.clear(2)
@@ -212,7 +230,10 @@ class BackendContract:
 
     @_every_state
     def test_a_sequence_goes_through_the_host(self, bench: Bench, case: OpCase) -> None:
-        """Exported pages and states give the same bits in another store."""
+        """Exported pages and states give the same bits in another store.
+
+        Fix: export the stored bits exactly, and import them without a conversion.
+        """
         first, second = bench.trial(case), bench.trial(case, prefix=False)
         first.feed("rows", [Part(0, 3)])
         second.receive(first, 0, 1)
@@ -221,7 +242,10 @@ class BackendContract:
 
     @_every_state
     def test_a_cleared_slot_begins_anew(self, bench: Bench, case: OpCase) -> None:
-        """What a sequence leaves in pages and slots, not even NaN, is seen by the next one."""
+        """What a sequence leaves in pages and slots, not even NaN, is seen by the next one.
+
+        Fix: let `reset` zero the slot's states, and mask what lies behind a length instead of multiplying it by zero.
+        """
         trial = bench.trial(case)
         trial.spoil(0)
         with np.errstate(all="ignore"):
@@ -237,7 +261,10 @@ class BackendContract:
         _must_equal(trial.outputs[:1], bench.alone(case)[:1], from_position=case.prefix)
 
     def test_a_group_is_committed_by_itself(self, bench: Bench) -> None:
-        """A commit of one group leaves the rows of the other open."""
+        """A commit of one group leaves the rows of the other open.
+
+        Fix: keep open rows by (slot, group).
+        """
         case = next(each for each in STATE_CASES if each.name == "recent of two groups")
         trial = bench.trial(case)
         opened = Part(0, 3)
@@ -253,7 +280,10 @@ class BackendContract:
         assert main[:width].tobytes() == alone[case.prefix][:width].tobytes()
 
     def test_the_store_counts_its_bytes(self, bench: Bench) -> None:
-        """A store holds what its pages and slots were said to take."""
+        """A store holds what its pages and slots were said to take.
+
+        Fix: let `page_bytes` say what one page or slot really takes.
+        """
         states: Mapping[str, StateSpec] = {
             "kv": KV(2, 8, 16),
             "near": KV(1, 8, 8, window=20),
@@ -276,7 +306,10 @@ class BackendContract:
     # ---- the session -----------------------------------------------------------------------------------------
 
     def test_arrays_come_back_as_they_went(self, bench: Bench) -> None:
-        """Floats, integers and an empty array survive the way to the device and back."""
+        """Floats, integers and an empty array survive the way to the device and back.
+
+        Fix: upload floats and integers as they are, and download float32.
+        """
         floats = np.asarray([[0.5, -1.25], [3.0, 1e-3]], dtype=np.float32)
         assert np.array_equal(bench.session.numpy(bench.session.array(floats)), floats)
         ids = np.asarray([0, 7, 49151], dtype=np.int32)
@@ -284,14 +317,21 @@ class BackendContract:
         assert bench.session.numpy(bench.session.array(floats)).dtype == np.float32
 
     def test_an_uploaded_array_is_a_copy(self, bench: Bench) -> None:
-        """What the host writes afterwards does not reach the device."""
+        """What the host writes afterwards does not reach the device.
+
+        Fix: copy in `array`.
+        """
         values = np.ones((4, 16), dtype=np.float32)
         uploaded = bench.session.array(values)
         values[:] = 5.0
         assert np.array_equal(bench.session.numpy(uploaded), np.ones((4, 16)))
 
     def test_sampling_is_the_shared_rule(self, bench: Bench) -> None:
-        """Every draw equals that of `compute.sampling` over the downloaded logits."""
+        """Every draw equals that of `compute.sampling` over the downloaded logits.
+
+        Fix: call `tensorfold.compute.sampling.draw_rows` on the downloaded rows, and replace it only by what gives the
+        same bits.
+        """
         rng = np.random.default_rng(3)
         logits = bench.session.array(rng.normal(0, 3, (4, 301)).astype(np.float32))
         rules = [
@@ -316,7 +356,10 @@ class BackendContract:
         assert bench.session.sample(logits, draws) == draw_rows(bench.session.numpy(logits), draws)
 
     def test_the_session_describes_itself(self, bench: Bench) -> None:
-        """Device, type, numerics, chunk and memory are said, and the numerics name the type."""
+        """Device, type, numerics, chunk and memory are said, and the numerics name the type.
+
+        Fix: name the dtype in `numerics`, and report memory in bytes.
+        """
         session = bench.session
         memory = session.memory()
         assert session.device and session.dtype in session.numerics

@@ -23,28 +23,17 @@ import pytest
 from tensorfold.contracts.auth import AuthSource, Credentials, Principal
 from tensorfold.contracts.dialect import (
     Codec,
-    DecodeContext,
     Dialect,
     Endpoint,
     Exchange,
     InquiryCodec,
     InquiryEndpoint,
 )
-from tensorfold.contracts.engine import ModelInfo
 from tensorfold.errors import (
-    ContextLengthExceeded,
-    DecodeError,
-    Forbidden,
     GenerationFailed,
-    InvalidRequest,
-    MethodNotAllowed,
     NotFound,
-    PayloadTooLarge,
     Rejected,
     RequestError,
-    Unauthorized,
-    Unsupported,
-    UnsupportedMedia,
 )
 from tensorfold.http.app import Application, create_app
 from tensorfold.http.settings import HttpSettings
@@ -65,77 +54,11 @@ from tensorfold.ir import (
     fold,
 )
 from tensorfold.testing.asgi import Answered, ask
+from tensorfold.testing.dialect_kit import CONTEXT, ERRORS, FOREIGN_BODIES, MODEL, refusal, reply_events
 from tensorfold.testing.scripted_engine import ScriptedEngine, ScriptItem
 from tensorfold.testing.toy_tokenizer import ToyTokenizer
 
 __all__ = ["CONTEXT", "MODEL", "DialectContract", "refusal", "reply_events"]
-
-MODEL = ModelInfo(
-    id="acme/quokka",
-    aliases=("quokka",),
-    created=1_790_000_000,
-    family="llama",
-    backend="torch",
-    window=4096,
-    trained_window=8192,
-    vocabulary=32_000,
-    parameters=135_000_000,
-)
-"""A served model."""
-CONTEXT = DecodeContext(request_id="r0", created=1_790_000_001, model=MODEL)
-
-_FOREIGN_BODIES = {
-    "empty": b"",
-    "a list": b"[]",
-    "null": b"null",
-    "a text": b'"x"',
-    "cut off": b'{"model":',
-    "no fields": b"{}",
-    "not UTF-8": b'{"model": "\xff"}',
-    "half a surrogate pair": b'{"model": "\\ud83c"}',
-    "deep": b'{"model": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
-    "not a number": b'{"model": NaN}',
-    "something behind": b"{} x",
-}
-_ERRORS: tuple[RequestError, ...] = (
-    DecodeError("shape", param="messages[0]"),
-    InvalidRequest("meaning", param="n"),
-    Unsupported("field", param="audio"),
-    ContextLengthExceeded("This server's maximum context length is 8 tokens", param="messages"),
-    Unauthorized("who?"),
-    Forbidden("not you"),
-    NotFound("nothing"),
-    MethodNotAllowed("not so"),
-    PayloadTooLarge("too long"),
-    UnsupportedMedia("what?"),
-    Rejected("full", status=429),
-    Rejected("full"),
-    GenerationFailed('broken, with a quote: " and an é'),
-)
-
-
-def reply_events(texts: Iterable[str], choices: int = 1) -> Iterator[Event]:
-    """The events of a reply whose choices all have these texts."""
-    yield Queued(3)
-    yield Started(1)
-    for choice in range(choices):
-        for text in texts:
-            yield TextDelta(choice, text)
-        yield Stopped(choice, "end")
-    yield Finished(Usage(3, 2 * choices, cached_tokens=1), Timings(0.1, 0.2, 0.3), ("00ff",) * choices)
-
-
-def refusal(codec: Codec | InquiryCodec, body: bytes) -> RequestError:
-    """The error with which a codec refuses a body; a 4xx that shows nothing of the code's inside."""
-    with pytest.raises(RequestError) as caught:
-        codec.decode(body, CONTEXT)
-    error = caught.value
-    assert 400 <= error.status < 500
-    assert error.message
-    text = codec.encode_error(error, "req_1").decode()
-    for word in ("NoneType", "Traceback", "has no attribute", "msgspec", "Struct"):
-        assert word not in text
-    return error
 
 
 class DialectContract:
@@ -152,22 +75,40 @@ class DialectContract:
     # ---- decoding ----
 
     def test_every_endpoint_has_a_body(self) -> None:
+        """Each is tried with a body of its own.
+
+        Fix: name every endpoint's path in `bodies`, every inquiry's in `inquiry_bodies`, and those that stream in
+        `stream_bodies`.
+        """
         assert set(self.bodies) == {endpoint.path for endpoint in self.dialect.endpoints}
         assert set(self.stream_bodies) <= set(self.bodies)
         assert set(self.inquiry_bodies) == {inquiry.path for inquiry in self.dialect.inquiries}
 
     def test_bodies_are_read_as_what_they_ask_for(self) -> None:
+        """A body that asks for a stream gives an exchange whose `stream` is true, and no other does.
+
+        Fix: take `Exchange.stream` from the body.
+        """
         for endpoint, body in self._bodies():
             assert not self._decode(endpoint, body).stream, endpoint.path
         for endpoint, body in self._stream_bodies():
             assert self._decode(endpoint, body).stream, endpoint.path
 
-    @pytest.mark.parametrize("name", _FOREIGN_BODIES)
+    @pytest.mark.parametrize("name", FOREIGN_BODIES)
     def test_a_foreign_body_is_refused_with_a_4xx(self, name: str) -> None:
+        """No JSON, other JSON, half characters, 100,000 brackets: refused in words, without Python's own.
+
+        Fix: decode with `tensorfold.wire.BodyDecoder`, which bounds and checks bodies, and let every required field be
+        required.
+        """
         for codec in self._codecs():
-            refusal(codec, _FOREIGN_BODIES[name])
+            refusal(codec, FOREIGN_BODIES[name])
 
     def test_decoding_is_pure(self) -> None:
+        """The same body gives the same requests and the same answer.
+
+        Fix: take ids and times from the `DecodeContext`, and keep nothing in the codec.
+        """
         for endpoint, body in (*self._bodies(), *self._stream_bodies()):
             once, again = self._decode(endpoint, body), self._decode(endpoint, body)
             assert once.requests == again.requests
@@ -175,12 +116,20 @@ class DialectContract:
             assert once.answer(answer) == again.answer(answer)
 
     def test_requests_have_distinct_ids_from_the_servers_own(self) -> None:
+        """Logs and metrics follow a request by it.
+
+        Fix: let each `Request.id` begin with `context.request_id`, and number them where there are several.
+        """
         for endpoint, body in self._bodies():
             ids = [request.id for request in self._decode(endpoint, body).requests]
             assert ids and len(set(ids)) == len(ids)
             assert all(id.startswith(CONTEXT.request_id) for id in ids)
 
     def test_requests_can_travel(self) -> None:
+        """A request survives the way through JSON, for engines on other machines.
+
+        Fix: build requests of the types of `tensorfold.ir` alone.
+        """
         for endpoint, body in self._bodies():
             for request in self._decode(endpoint, body).requests:
                 assert msgspec.json.decode(msgspec.json.encode(request), type=Request) == request
@@ -188,6 +137,10 @@ class DialectContract:
     # ---- answering ----
 
     def test_a_stream_and_an_answer_carry_the_same_text(self) -> None:
+        """Both tell of the same events.
+
+        Fix: encode `TextDelta` in `feed`, and `choice.text` in `answer`.
+        """
         for endpoint, body in self._stream_bodies():
             exchange = self._decode(endpoint, body)
             encoder = exchange.encoder()
@@ -196,6 +149,10 @@ class DialectContract:
             assert b"quokka" in exchange.answer(fold(events)), endpoint.path
 
     def test_text_of_any_kind_is_encoded(self) -> None:
+        """Quotes, control characters, line separators, text that looks like the stream's own frames.
+
+        Fix: write JSON with `msgspec.json.encode`, and never text into a frame as it is.
+        """
         texts = ['"', "\\", "\n\n", "\x00", "é漢👋🏽", "\u2028", "data: [DONE]\n\n"]
         for endpoint, body in self._stream_bodies():
             exchange = self._decode(endpoint, body)
@@ -204,6 +161,10 @@ class DialectContract:
             b"".join(encoder.feed(event) for event in reply_events(texts)).decode()
 
     def test_two_streams_share_no_state(self) -> None:
+        """Encoders of one exchange do not know of each other.
+
+        Fix: make a new encoder in `Exchange.encoder`, and keep its state in it.
+        """
         for endpoint, body in self._stream_bodies():
             exchange = self._decode(endpoint, body)
             alone = exchange.encoder()
@@ -214,6 +175,10 @@ class DialectContract:
             assert b"".join(second for _, second in pairs) == expected
 
     def test_every_kind_of_event_is_encoded(self) -> None:
+        """What the API has no word for gives no bytes, and no error.
+
+        Fix: end `feed` with `case _: return b""`.
+        """
         events: list[Event] = [
             Queued(3),
             Started(0),
@@ -234,6 +199,10 @@ class DialectContract:
 
     @pytest.mark.parametrize("reason", ["end", "stop", "length", "window", "tool_calls", "repetition", "abort"])
     def test_every_stop_reason_is_encoded(self, reason: str) -> None:
+        """Each becomes one of the API's own words.
+
+        Fix: map every `StopReason`; most APIs know `stop` and `length`.
+        """
         stopped = msgspec.convert({"type": "stopped", "choice": 0, "reason": reason}, Stopped)
         events: list[Event] = [Queued(3), TextDelta(0, "x"), stopped, Finished(Usage(3, 1), Timings(), ("00",))]
         for endpoint, body in self._stream_bodies():
@@ -243,6 +212,10 @@ class DialectContract:
             assert exchange.answer(fold(events))
 
     def test_a_failure_in_a_stream_is_told(self) -> None:
+        """The status line is long gone: the stream itself says what went wrong.
+
+        Fix: encode `Failed` in `feed` with its message.
+        """
         for endpoint, body in self._stream_bodies():
             encoder = self._decode(endpoint, body).encoder()
             encoder.feed(Queued(3))
@@ -251,8 +224,12 @@ class DialectContract:
 
     # ---- errors ----
 
-    @pytest.mark.parametrize("error", _ERRORS, ids=lambda error: f"{type(error).__name__} {error.status}")
+    @pytest.mark.parametrize("error", ERRORS, ids=lambda error: f"{type(error).__name__} {error.status}")
     def test_an_error_has_a_body_with_its_message(self, error: RequestError) -> None:
+        """Every error of the tree has the API's envelope, with quotes escaped.
+
+        Fix: encode `error.message` in `encode_error`, with a JSON encoder.
+        """
         for encoder in (self.dialect.errors, *self._codecs()):
             body = encoder.encode_error(error, "req_1").decode()
             if encoder.media_type.partition(";")[0].endswith("json"):
@@ -263,12 +240,20 @@ class DialectContract:
     # ---- over HTTP ----
 
     def test_the_model_is_described_without_a_clash(self) -> None:
+        """Keys of `describe_model` are new ones.
+
+        Fix: leave out what the core says of a model already.
+        """
         app = create_app(engine=ScriptedEngine(MODEL, lambda request: ()), model=MODEL, dialects=[self.dialect])
         (entry, _) = json.loads(ask(app, "GET", "/v1/models").body)["data"]
         assert entry["id"] == MODEL.id
         assert entry.items() >= self.dialect.describe_model(MODEL).items()
 
     def test_every_endpoint_answers(self) -> None:
+        """With a 200, its media type and the reply's text.
+
+        Fix: look at the claims above first.
+        """
         for endpoint, body in self._bodies():
             answered = self._ask(endpoint, body)
             assert answered.status == 200, answered.body
@@ -277,6 +262,10 @@ class DialectContract:
             assert answered.headers["x-request-id"]
 
     def test_every_endpoint_streams(self) -> None:
+        """With a 200, its stream's media type and the reply's text.
+
+        Fix: look at the claims above first.
+        """
         for endpoint, body in self._stream_bodies():
             answered = self._ask(endpoint, body)
             assert answered.status == 200
@@ -284,6 +273,10 @@ class DialectContract:
             assert b"quokka" in answered.body
 
     def test_a_refusal_has_its_own_status_also_when_a_stream_was_asked_for(self) -> None:
+        """A full queue is a 429 with `retry-after` before the stream begins.
+
+        Fix: let `encode_error` take any `RequestError`.
+        """
         for endpoint, body in (*self._bodies(), *self._stream_bodies()):
             answered = self._ask(endpoint, body, Rejected("the queue is full", status=429))
             assert answered.status == 429
@@ -291,12 +284,20 @@ class DialectContract:
             assert b"the queue is full" in answered.body
 
     def test_a_failure_before_a_whole_answer_has_its_own_status(self) -> None:
+        """An answer that is not streamed still can be a 500.
+
+        Fix: let `encode_error` take any `RequestError`.
+        """
         for endpoint, body in self._bodies():
             answered = self._ask(endpoint, body, TextDelta(0, "x"), GenerationFailed("a wombat in the works"))
             assert answered.status == 500
             assert b"wombat" in answered.body
 
     def test_a_malformed_body_is_answered_in_the_dialects_envelope(self) -> None:
+        """The bytes are those of `encode_error`.
+
+        Fix: raise `DecodeError` from `decode`; `tensorfold.wire.BodyDecoder` does.
+        """
         for endpoint in self._everywhere():
             answered = self._ask(endpoint, b'{"model":')
             assert answered.status == 400
@@ -304,6 +305,10 @@ class DialectContract:
             assert answered.body == endpoint.codec.encode_error(error, answered.headers["x-request-id"])
 
     def test_what_comes_before_a_codec_is_refused_in_the_dialects_envelope(self) -> None:
+        """A wrong method, path, length, type or key is answered with `Dialect.errors`.
+
+        Fix: let `errors.encode_error` give an object with the same keys for every error.
+        """
         for path in (endpoint.path for endpoint in self._everywhere()):
             for refused, status in self._refused_early(path):
                 assert refused.status == status, (path, refused.body)
@@ -314,6 +319,10 @@ class DialectContract:
                 assert status != 405 or refused.headers["allow"]
 
     def test_every_inquiry_answers(self) -> None:
+        """With a 200 and its media type.
+
+        Fix: raise nothing but `RequestError` from `Inquiry.answer`.
+        """
         for inquiry in self.dialect.inquiries:
             answered = self._ask(inquiry, self.inquiry_bodies[inquiry.path])
             assert answered.status == 200, answered.body
