@@ -130,7 +130,7 @@ def model() -> Iterator[Model]:
     session: Any = CpuBackend().open(BackendSettings(device="cpu", dtype="float32"))
     decoder = load_decoder(opened.family, checkpoint.config, checkpoint, session.packer)
     geometry = opened.family.geometry(checkpoint.config)
-    yield Model(Borrowed(session), decoder, geometry, checkpoint.tokenizer())  # type: ignore[arg-type]
+    yield Model(Borrowed(session), decoder, geometry, checkpoint.tokenizer())
     session.close()
 
 
