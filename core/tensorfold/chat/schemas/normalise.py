@@ -123,9 +123,9 @@ class _Work:
             return self._one(flat, at)
         key = msgspec.json.encode(flat)
         if key in self._open:
-            name = self._open[key] or f"c{len(self._circles)}"
-            self._open[key], self._circles[name] = name, flat
-            return {"$ref": f"#/$defs/{name}"}
+            circle = self._open[key] or f"c{len(self._circles)}"
+            self._open[key], self._circles[circle] = circle, flat
+            return {"$ref": f"#/$defs/{circle}"}
         self._open[key] = None
         try:
             found = self._one(flat, at)
