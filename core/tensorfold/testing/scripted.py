@@ -170,7 +170,14 @@ class ScriptedDecoder:
 
     def logits(self, ops: Ops[Hashes], hidden: Hashes) -> Hashes:
         """`[N, V]` float32."""
-        return cast("Hashes", np.stack([self.row(path) for path in hidden.tolist()]))
+        rows = np.zeros((len(hidden), self._vocabulary), dtype=np.float32)
+        for place, path in enumerate(hidden.tolist()):
+            token = self._tokens.get(path)
+            if token is None or path in self._broken:
+                rows[place] = self.row(path)
+            else:
+                rows[place, token] = MARGIN
+        return cast("Hashes", rows)
 
     def row(self, path: int) -> NDArray[np.float32]:
         if path in self._broken:
