@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import httpx
@@ -195,9 +196,8 @@ def test_a_huge_message_is_refused_by_its_length(app: Application) -> None:
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions"])
 def test_no_number_that_is_none_reaches_the_engine(app: Application, path: str, field: str, value: str) -> None:
     """BR-08: each is a 400 whose body is JSON, and the next request is answered."""
-    prompt = '"prompt":"x"' if path.endswith("/completions") and "chat" not in path else ""
-    messages = '"messages":[{"role":"user","content":"x"}]' if not prompt else prompt
-    body = f'{{"model":"m","max_tokens":4,{messages},"{field}":{value}}}'
+    prompt = '"messages":[{"role":"user","content":"x"}]' if "chat" in path else '"prompt":"x"'
+    body = f'{{"model":"m","max_tokens":4,{prompt},"{field}":{value}}}'
     answered = ask(app, "POST", path, body=body.encode())
     assert answered.status == 400, answered.body
     envelope(path, answered.body)
@@ -245,7 +245,7 @@ def test_a_bad_count_is_logged_and_the_stream_ends_as_it_should() -> None:
             scrapes.append({name: float(value) for name, _, value in lines})
     made.close()
     assert any("an observer failed" in str(line["event"]) for line in logs)
-    for earlier, later in zip(scrapes, scrapes[1:], strict=False):
+    for earlier, later in pairwise(scrapes):
         assert all(later[name] >= value for name, value in earlier.items())
 
 
