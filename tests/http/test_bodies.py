@@ -177,7 +177,7 @@ def test_a_kept_connection_may_be_used_again_after_a_while(rig: Rig, chat: dict[
         assert still_serves(client, chat)
 
 
-def test_more_connections_than_the_bound_are_closed(rig: Rig, connect: Connect) -> None:
+def test_more_connections_than_the_bound_are_told_to_come_back(rig: Rig, connect: Connect) -> None:
     with rig().serve(max_connections=2) as client:
         first = connect(client)
         second = connect(client)
@@ -185,7 +185,10 @@ def test_more_connections_than_the_bound_are_closed(rig: Rig, connect: Connect) 
             connection.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
             assert connection.recv(4096).startswith(b"HTTP/1.1 200 ")
         third = connect(client)
-        assert third.recv(1) == b""
+        received = b"".join(iter(lambda: third.recv(4096), b""))
+        head, _, body = received.partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 503 ") and b"\r\nretry-after: 1\r\n" in head
+        assert json.loads(body)["error"]["code"] == "too_many_connections"
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ class ServerSettings:
     max_head: int = 64 * 1024
     """Bytes of an unfinished request line and headers; more are a 431, without waiting for their end."""
     max_connections: int = 2048
-    """Open connections; one more is closed at once."""
+    """Open connections; one more gets a 503 and is closed."""
     write_seconds: float = 60.0
     """How long a client may take nothing of what is written to it before its connection is cut."""
     refresh_seconds: float = 1.0
