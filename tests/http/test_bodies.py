@@ -90,6 +90,15 @@ def test_a_body_that_stops_coming_is_a_408(rig: Rig, connect: Connect) -> None:
         assert connection.recv(4096).startswith(b"HTTP/1.1 408 ")
 
 
+def test_a_body_that_comes_a_byte_now_and_then_is_a_408(rig: Rig, connect: Connect) -> None:
+    """Also when no pause is too long: all of it has its time."""
+    with rig(settings=HttpSettings(body_seconds=0.0)).serve() as client:
+        connection = connect(client)
+        connection.sendall(b'POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"prompt"')
+        received = connection.recv(4096)
+        assert received.startswith(b"HTTP/1.1 408 ") and b"has taken more than" in received
+
+
 def test_a_client_that_leaves_inside_its_body_harms_nobody(rig: Rig, connect: Connect, chat: dict[str, Any]) -> None:
     made = rig()
     with made.serve() as client:
