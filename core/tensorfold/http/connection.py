@@ -62,7 +62,7 @@ class Connection:
         now = asyncio.get_running_loop().time()
         if self._begun is None:
             self._begun = now
-        elif now - self._begun > self._settings.body_seconds:
+        elif now - self._begun >= self._settings.body_seconds:
             raise BodyTimeout(f"the body has taken more than {self._settings.body_seconds:g} seconds")
         try:
             async with asyncio.timeout(self._settings.body_idle_seconds):
