@@ -58,11 +58,12 @@ def tensorfold_backends() -> Iterable[Backend]:
 
 
 @hookspec(firstresult=True)
-def tensorfold_find_checkpoint(name: str) -> Path | None:
+def tensorfold_find_checkpoint(name: str, weights: bool) -> Path | None:
     """Where on this machine is the checkpoint of this name?
 
     A folder or a file, or None when you do not know it; the first answer wins. `name` is what the user gave:
-    a path, `ORG/NAME`, a name of your own; empty: the default model. You may download, and show progress.
+    a path, `ORG/NAME`, a name of your own; empty: the default model. You may download, and show progress; without
+    `weights`, a folder with the configs alone will do.
     Stops at the first answer that is not None.
     """
 

@@ -193,7 +193,7 @@ def test_a_model_is_brought_checked_and_found_by_everything_that_reads_the_cache
     assert pull.said.lines[0].startswith("org/tiny is run by llama")
     for name, value in pull.environment.items():
         monkeypatch.setenv(name, value)
-    assert tensorfold_find_checkpoint("org/tiny") == folder
+    assert tensorfold_find_checkpoint("org/tiny", weights=True) == folder
     (listed,) = [each for each in tensorfold_list_checkpoints() if each.source == "Hub cache"]
     assert (listed.name, listed.path, listed.complete) == ("org/tiny", folder, True)
     assert listed.bytes == sum(len(repository.files[name]) for name in wanted)

@@ -31,6 +31,11 @@ def tensorfold_commands():
         return 7
     yield Command(greet)
 
+    @click.command("greetings", help="Say hello many times.")
+    def greetings():
+        click.echo("hello " * 3)
+    yield Command(greetings, under="bench")
+
 @hookimpl
 def tensorfold_settings():
     yield SettingsTable("extras.greet", (
@@ -193,3 +198,12 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=True)
     assert "Traceback" not in done.stderr
     assert done.stdout.count("\n") == 1
+
+
+def test_a_plugins_measurement_is_a_command_of_bench(plugin: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["bench", "greetings", "--plugin", plugin], {}) == 0
+    assert capsys.readouterr().out == "hello hello hello \n"
+    assert run(["bench", "--help", "--plugin", plugin], {}) == 0
+    shown = capsys.readouterr().out
+    assert "greetings" in shown and "kernels" in shown
+    assert run(["greetings", "--plugin", plugin], {}) == 2

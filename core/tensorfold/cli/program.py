@@ -24,6 +24,7 @@ _OURS = {
     "models": "tensorfold.cli.models",
     "inspect": "tensorfold.cli.inspect_request",
     "replay": "tensorfold.cli.replay",
+    "info": "tensorfold.cli.info",
     "plugins": "tensorfold.cli.listing",
     "config": "tensorfold.cli.show_config",
     "check": "tensorfold.cli.check",

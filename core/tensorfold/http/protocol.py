@@ -1,6 +1,7 @@
-"""uvicorn's HTTP protocol with bounds on what comes before the application sees a request.
+"""uvicorn's HTTP protocol with bounds on clients that send too much, or read and write too slowly.
 
-The parser itself collects a request line and headers of any size, for any time.
+The parser itself collects a request line and headers of any size, for any time; and a writer waits for its reader for
+ever.
 """
 
 from __future__ import annotations

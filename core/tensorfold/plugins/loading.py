@@ -136,9 +136,9 @@ class Plugins:
         """Asked by `tensorfold check` alone."""
         return self._answers("tensorfold_examples", _anything)
 
-    def find_checkpoint(self, name: str) -> Path | None:
+    def find_checkpoint(self, name: str, *, weights: bool = True) -> Path | None:
         """The first answer that is not None; plugins that were asked for come before installed ones."""
-        for entry, answer in self._ask("tensorfold_find_checkpoint", name=name):
+        for entry, answer in self._ask("tensorfold_find_checkpoint", name=name, weights=weights):
             path = self._guard(entry, "tensorfold_find_checkpoint", answer)
             if path is None:
                 continue

@@ -15,15 +15,12 @@ from tensorfold_extra_checkpoints.paths import find_path
 
 __all__ = ["tensorfold_commands", "tensorfold_find_checkpoint", "tensorfold_list_checkpoints"]
 
-_SOURCES = (find_path, find_default_model, find_on_hub)
-"""In this order: what lies on the disk goes before a name."""
-
 
 @hookimpl(trylast=True)
-def tensorfold_find_checkpoint(name: str) -> Path | None:
+def tensorfold_find_checkpoint(name: str, weights: bool) -> Path | None:
     """A path that is there, the default model, or `ORG/NAME` from the Hub's cache or the Hub."""
-    answers = (source(name) for source in _SOURCES)
-    return next((path for path in answers if path is not None), None)
+    # What lies on the disk goes before a name.
+    return find_path(name) or find_default_model(name) or find_on_hub(name, weights=weights)
 
 
 @hookimpl

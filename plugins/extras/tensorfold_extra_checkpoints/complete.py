@@ -9,13 +9,15 @@ from tensorfold.errors import CheckpointDamaged, CheckpointError, CheckpointNotF
 __all__ = ["is_complete"]
 
 
-def is_complete(folder: Path) -> bool:
-    """Whether nothing is left to download; other faults are told when the checkpoint is opened."""
+def is_complete(folder: Path, *, weights: bool = True) -> bool:
+    """Whether nothing is left to download, or nothing but weights; other faults are told when it is opened."""
     # Imported here, since a plugin is loaded by commands that open no checkpoint.
     from tensorfold.checkpoint.folder import FolderCheckpoint
 
     try:
-        FolderCheckpoint(folder).names()
+        checkpoint = FolderCheckpoint(folder)
+        if weights:
+            checkpoint.names()
     except (CheckpointNotFound, CheckpointDamaged):
         return False
     except CheckpointError:

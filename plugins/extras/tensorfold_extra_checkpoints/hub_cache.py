@@ -56,14 +56,14 @@ class HubCache:
         ref.parent.mkdir(parents=True, exist_ok=True)
         ref.write_text(commit, encoding="ascii")
 
-    def current(self, name: str) -> Path | None:
+    def current(self, name: str, *, weights: bool = True) -> Path | None:
         """The snapshot that `main` names, if all of it is there."""
         ref = self._model(name) / "refs" / "main"
         try:
             snapshot = self.snapshot(name, ref.read_text(encoding="ascii").strip())
         except (OSError, UnicodeDecodeError):
             return None
-        return snapshot if is_complete(snapshot) else None
+        return snapshot if is_complete(snapshot, weights=weights) else None
 
     def checkpoints(self) -> Iterator[LocalCheckpoint]:
         """Every model that some revision names."""

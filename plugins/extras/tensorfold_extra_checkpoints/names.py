@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["NAME", "UNWANTED", "WANTED"]
+__all__ = ["NAME", "TEXTS", "UNWANTED", "WANTED"]
 
 NAME: Final = re.compile(r"[\w.-]+/[\w.-]+")
-WANTED: Final = ("*.json", "*.jinja", "*.safetensors", "tokenizer.model", "*.tiktoken", "merges.txt")
+TEXTS: Final = ("*.json", "*.jinja")
+"""What tells of a model without its weights."""
+WANTED: Final = (*TEXTS, "*.safetensors", "tokenizer.model", "*.tiktoken", "merges.txt")
 UNWANTED: Final = ("consolidated*", "original/*", "onnx/*")
 """The same weights in other layouts."""
