@@ -329,9 +329,12 @@ def test_a_gguf_file_that_cannot_be_run_is_refused_by_its_first_bytes(
     pull.head = len(good) // 2
     repository.files = {"good.gguf": good, "bad.gguf": gguf(tmp_path / "bad.gguf", llama="abaci")}
     assert pull(files=("good.gguf",)).read_bytes() == good
-    assert pull.said.lines == [line for line in pull.said.lines if line.startswith("good.gguf is run by llama: ")]
+    (said,) = pull.said.lines
+    assert said.startswith("good.gguf is run by llama: ")
     repository.asked.clear()
-    with pytest.raises(CheckpointUnsupported, match="no model family runs this checkpoint: looked at .*abaci.* in bad"):
+    with pytest.raises(
+        CheckpointUnsupported, match=r"no model family runs this checkpoint: looked at .*abaci.* in bad"
+    ):
         pull(files=("bad.gguf",))
     assert "bad.gguf" not in pull.said.begun
 
