@@ -32,8 +32,18 @@ def document() -> str:
             inner = click.Context(
                 command, info_name=name, parent=context, terminal_width=WIDTH, max_content_width=WIDTH
             )
-            parts += [f"## tensorfold {name}\n", _block(command.get_help(inner))]
+            parts += _sections(command, inner)
     return "\n".join(parts)
+
+
+def _sections(command: click.Command, context: click.Context) -> list[str]:
+    """A command's help, and that of the commands below it."""
+    parts = [f"## {context.command_path}\n", _block(command.get_help(context))]
+    if isinstance(command, click.Group):
+        for name, each in sorted(command.commands.items()):
+            inner = click.Context(each, info_name=name, parent=context, terminal_width=WIDTH, max_content_width=WIDTH)
+            parts += _sections(each, inner)
+    return parts
 
 
 def _block(text: str) -> str:

@@ -115,7 +115,11 @@ def tensorfold_observers(settings: PluginSettings) -> Iterable[Observer]:
 
 @hookspec
 def tensorfold_collectors(settings: PluginSettings) -> Iterable[Collector]:
-    """Which Prometheus collectors shall `/metrics` read? Registered on the application's own registry."""
+    """Which Prometheus collectors shall `/metrics` read?
+
+    Registered on the application's own registry, and read at each scrape. One that is an `Observer` as well is told of
+    each request; answer `tensorfold_observers` with it too, and it would be told twice.
+    """
     return ()
 
 

@@ -32,7 +32,7 @@ Array = NDArray[Any]
 class OneProduct(ComposedOps[Array]):
     """A library's product over all rows, which chooses its kernel by their number."""
 
-    def linear(self, x: Array, weight: Linear) -> Array:
+    def linear(self, x: Array, weight: Linear, *, wide: bool = False) -> Array:
         packed: DenseLinear[Array] = handle(weight, DenseLinear)
         product: Array = x @ packed.weight.T
         return product if packed.bias is None else product + packed.bias

@@ -15,7 +15,7 @@ from tensorfold.chat.template import ChatTemplate
 from tensorfold.checkpoint.tokenizer import CheckpointTokenizer
 from tensorfold.contracts.chat import CallFrame, ChatTemplates
 from tensorfold.ir import Tool
-from tensorfold.testing.replies import parsed, request_with
+from tensorfold.testing.parsed_replies import parsed, request_with
 from tensorfold.testing.tiny_tokenizer import CHAT_TEMPLATE, TINY_VOCABULARY
 
 XML = CallFrame("<tool_call>\n<function=", ">\n<parameter=", ">\n</function>\n</tool_call>")

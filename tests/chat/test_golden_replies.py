@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tensorfold.testing.golden import FORMATS, GOLDEN, TOOLS, Golden
-from tensorfold.testing.replies import cuts, parsed, request_with
+from tensorfold.testing.parsed_replies import cuts, parsed, request_with
 
 CASES = [
     pytest.param(FORMATS[name], golden, id=f"{name}: {golden.name}")

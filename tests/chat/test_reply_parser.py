@@ -16,7 +16,7 @@ from tensorfold.ir import TokenInfo, Tool, ToolChoice
 from tensorfold.testing.golden import FORMATS, TOOLS
 from tensorfold.testing.golden.tagged import PARIS, ROME
 from tensorfold.testing.golden.texts import OPEN
-from tensorfold.testing.replies import Parsed, parsed, request_with
+from tensorfold.testing.parsed_replies import Parsed, parsed, request_with
 
 QWEN = FORMATS["qwen"]
 REQUEST = request_with(TOOLS)

@@ -16,7 +16,7 @@ from tensorfold.chat.messages import template_messages, template_tools
 from tensorfold.chat.template import ChatTemplate, Conversation
 from tensorfold.contracts.chat import CallMarks
 from tensorfold.ir import JSON, Message, Text, Tool, ToolCall
-from tensorfold.testing.replies import parsed, request_with
+from tensorfold.testing.parsed_replies import parsed, request_with
 
 Vendor = Callable[[str], str]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import time
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
@@ -215,21 +216,23 @@ def metrics(app: Application) -> dict[str, float]:
     return {name: float(value) for name, value in re.findall(r"^tabbyapi:(\S+) (\S+)$", text, re.MULTILINE)}
 
 
-@pytest.mark.requirement("Y-180", "Y-181", "Y-183", "Y-184", "Y-185", "Y-186")
+@pytest.mark.requirement("Y-179", "Y-180", "Y-181", "Y-182", "Y-183", "Y-184", "Y-185", "Y-186", "Y-189", "Y-190")
 def test_the_engines_readings_have_llama_cpps_names_too(app: Application, engine: CountingEngine) -> None:
-    """Under `tabbyapi:`; rates are those since the last scrape; what is not counted is left out."""
-    few = metrics(app)
+    """Under `tabbyapi:`, beside our own; rates are those since the last scrape; what is not counted is left out."""
+    few = {name: value for name, value in metrics(app).items() if "seconds_" not in name.removeprefix("process_start_")}
+    assert few.pop("process_start_time_seconds") <= time.time()
     assert few == {"requests_processing": 2.0, "requests_deferred": 1.0, 'model_info{model_name="acme/quokka"}': 1.0}
     engine.totals = {  # type: ignore[misc]
         "requests_total": 3,
-        "prompt_tokens_total": 100,
-        "cached_tokens_total": 40,
+        "prompt_tokens_computed_total": 60,
+        "prompt_tokens_reused_total": 40,
         "completion_tokens_total": 50,
-        "prefill_seconds_total": 2.0,
-        "decode_seconds_total": 5.0,
+        "chunk_seconds_total": 2.0,
+        "round_seconds_total": 5.0,
         "drafted_total": 8,
         "accepted_total": 6,
         "rounds_total": 20,
+        "longest_sequence": 77,
     }
     assert (
         metrics(app).items()
@@ -240,6 +243,7 @@ def test_the_engines_readings_have_llama_cpps_names_too(app: Application, engine
             "prompt_seconds_total": 2.0,
             "tokens_predicted_total": 50.0,
             "tokens_predicted_seconds_total": 5.0,
+            "n_tokens_max": 77.0,
             "spec_decode_num_draft_tokens_total": 8.0,
             "spec_decode_num_accepted_tokens_total": 6.0,
             "spec_decode_num_drafts_total": 20.0,
@@ -247,6 +251,45 @@ def test_the_engines_readings_have_llama_cpps_names_too(app: Application, engine
             "predicted_tokens_seconds": 10.0,
         }.items()
     )
-    engine.totals = {**engine.totals, "completion_tokens_total": 60, "decode_seconds_total": 5.5}  # type: ignore[misc]
+    engine.totals = {**engine.totals, "completion_tokens_total": 60, "round_seconds_total": 5.5}  # type: ignore[misc]
     later = metrics(app)
     assert (later["predicted_tokens_seconds"], later["prompt_tokens_seconds"]) == (20.0, 0.0)
+    assert not {name for name in later if name.startswith(("n_decode", "n_busy"))}
+    text = ask(app, "GET", "/metrics").body.decode()
+    assert "\ntensorfold:requests_running 2.0\n" in text and "\ntabbyapi:requests_processing 2.0\n" in text
+
+
+@pytest.mark.requirement("Y-191", "Y-192", "Y-193")
+def test_what_the_cache_holds_and_how_often_it_served(app: Application, engine: CountingEngine) -> None:
+    """What running requests hold, what later ones can reuse, and hit rates; a tier that is not there is left out."""
+    engine.totals = {  # type: ignore[misc]
+        "pools": {"main": {"positions": 1024, "used": 256, "kept": 128}},
+        "prompt_tokens_begun_total": 200,
+        "prompt_tokens_reused_total": 50,
+    }
+    memory = {name: value for name, value in metrics(app).items() if name.startswith("kv_cache")}
+    assert memory == {
+        "kv_cache_usage_ratio": 0.25,
+        "kv_cache_tokens": 256.0,
+        "kv_cache_max_tokens": 1024.0,
+        "kv_cache_reusable_tokens": 128.0,
+        "kv_cache_hit_rate": 0.25,
+    }
+    engine.totals = {**engine.totals, "disk": {"tokens": 900, "bytes": 1, "fetched_tokens_total": 20}}  # type: ignore[misc]
+    disk = {name: value for name, value in metrics(app).items() if "_disk_" in name}
+    assert disk == {"kv_cache_disk_tokens": 900.0, "kv_cache_disk_hit_rate": 0.1}
+
+
+@pytest.mark.requirement("Y-194")
+def test_times_are_histograms_with_vllms_names_and_buckets(app: Application) -> None:
+    """`request_queue_time_seconds`, `time_to_first_token_seconds`, `e2e_request_latency_seconds`."""
+    for _ in range(2):
+        ask(app, "POST", "/v1/chat/completions", body=json.dumps({"messages": HI}).encode())
+    seen = metrics(app)
+    for name, bucket in (
+        ("request_queue_time_seconds", "7680.0"),
+        ("time_to_first_token_seconds", "2560.0"),
+        ("e2e_request_latency_seconds", "0.3"),
+    ):
+        assert seen[f"{name}_count"] == 2
+        assert f'{name}_bucket{{le="{bucket}"}}' in seen

@@ -98,6 +98,19 @@ def test_a_call_may_be_demanded_of_any_tool_or_of_one() -> None:
     assert [tool.name for tool in named.prompt.tools] == ["now"]
 
 
+def allowed(mode: object, *tools: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": list(tools)}}
+
+
+@pytest.mark.parametrize("mode", ["auto", "required"])
+def test_some_of_the_tools_may_be_allowed(mode: Any) -> None:
+    """The others are not shown, so that they cannot be called either."""
+    found = request(tools=[TOOL, OTHER], tool_choice=allowed(mode, OTHER))
+    assert found.tool_choice == ToolChoice(mode)
+    assert isinstance(found.prompt, Chat)
+    assert [tool.name for tool in found.prompt.tools] == ["now"]
+
+
 @pytest.mark.requirement("T-089")
 def test_parallel_calls_can_be_turned_off() -> None:
     """Null and true leave them on."""
@@ -117,6 +130,11 @@ def test_parallel_calls_can_be_turned_off() -> None:
         ({"tool_choice": {"type": "function", "function": {"name": "x"}}, "tools": [TOOL]}, "tool_choice"),
         ({"tool_choice": {"type": "function"}, "tools": [TOOL]}, "tool_choice.function.name"),
         ({"tool_choice": "sometimes", "tools": [TOOL]}, "tool_choice"),
+        ({"tool_choice": allowed("auto", TOOL)}, "tool_choice"),
+        ({"tool_choice": allowed("auto", OTHER), "tools": [TOOL]}, "tool_choice"),
+        ({"tool_choice": allowed("auto"), "tools": [TOOL]}, "tool_choice.allowed_tools.tools"),
+        ({"tool_choice": allowed("some", TOOL), "tools": [TOOL]}, "tool_choice.allowed_tools.mode"),
+        ({"tool_choice": {"type": "allowed_tools"}, "tools": [TOOL]}, "tool_choice.allowed_tools.mode"),
         ({"parallel_tool_calls": 1}, "parallel_tool_calls"),
     ],
 )

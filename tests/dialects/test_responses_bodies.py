@@ -10,12 +10,14 @@ import pytest
 from tensorfold.errors import RequestError, Unsupported
 from tensorfold.ir import (
     Chat,
+    Choice,
     Grammar,
     Image,
     JsonObject,
     JsonSchema,
     Limits,
     Message,
+    Regex,
     Request,
     Sampling,
     Text,
@@ -139,6 +141,45 @@ def test_sampling_limits_and_extensions() -> None:
     assert chat(chat_template_kwargs={"enable_thinking": False}).template_kwargs == {"enable_thinking": False}
     assert chat(reasoning={"effort": "none", "summary": "auto"}).reasoning_effort == "none"
     assert chat(reasoning={"summary": "detailed"}).reasoning_effort is None
+
+
+@pytest.mark.requirement("T-332")
+def test_a_field_of_chat_means_here_what_it_means_there() -> None:
+    """Penalties, biases, stop ids, loops and budgets; a sampler that is not served is refused here too."""
+    penalties: dict[str, Any] = {"presence_penalty": 0.5, "frequency_penalty": -0.5, "repetition_penalty": 1.1}
+    assert request(**penalties, logit_bias={"7": 2}).sampling == Sampling(**penalties, logit_bias=((7, 2.0),))
+    wanted: dict[str, Any] = {
+        "min_tokens": 2,
+        "stop_token_ids": [5],
+        "loop_detect": False,
+        "reasoning_budget_tokens": 9,
+    }
+    expected = Limits(min_tokens=2, stop_token_ids=(5,), loop_detect=False, thinking_budget=9)
+    assert request(**wanted).limits == expected
+    assert request(loop_detect_error=True).limits.loop_detect_error
+    assert chat(template_vars={"a": 1, "b": 1}, chat_template_kwargs={"b": 2}).template_kwargs == {"a": 1, "b": 2}
+    assert refused(xtc_probability=0.5).param == "xtc_probability"
+    assert refused(thinking_budget=3, reasoning_budget_tokens=4).param == "thinking_budget"
+
+
+@pytest.mark.parametrize(
+    ("fields", "read"),
+    [
+        ({"guided_regex": "a+"}, Regex("a+")),
+        ({"guided_json": {"type": "object"}}, JsonSchema({"type": "object"})),
+        ({"structured_outputs": {"choice": ["a", "b"]}}, Choice(("a", "b"))),
+        ({"response_format": {"type": "json_object"}}, JsonObject()),
+        ({"text": {"format": {"type": "text"}}, "guided_regex": "a"}, Regex("a")),
+    ],
+)
+def test_what_binds_a_chat_binds_a_response(fields: dict[str, Any], read: Grammar) -> None:
+    """Never taken and left aside, which would be an answer in another form than was asked for."""
+    assert request(**fields).grammar == read
+
+
+def test_a_form_is_given_once() -> None:
+    error = refused(text={"format": {"type": "json_object"}}, guided_regex="a")
+    assert (error.status, error.param) == (400, "text.format")
 
 
 @pytest.mark.requirement("T-328")

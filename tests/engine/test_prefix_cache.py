@@ -218,6 +218,8 @@ def test_a_shelf_is_asked_only_for_something_longer() -> None:
     asked: list[int] = []
 
     class Shelf:
+        tokens = bytes = 0
+
         def put(self, kept: KeptPrefix, runner: Runner[Any]) -> None:
             return
 

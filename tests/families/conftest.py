@@ -14,17 +14,35 @@ from tensorfold.testing.reference import ReferenceBackend
 Shapes: TypeAlias = Callable[[ModelConfig], dict[str, tuple[int, ...]]]
 
 
-@pytest.fixture(scope="session", params=["reference", pytest.param("torch", marks=pytest.mark.torch)])
+@pytest.fixture(
+    scope="session",
+    params=[
+        "reference",
+        "cpu",
+        pytest.param("torch", marks=pytest.mark.torch),
+        pytest.param("mlx", marks=pytest.mark.mlx),
+    ],
+)
 def each_session(request: pytest.FixtureRequest) -> Iterator[Session[Any]]:
-    """Every backend that runs on a CPU, in float32."""
-    settings = BackendSettings(device="cpu", dtype="float32", threads=1)
+    """Every backend that runs on a CPU, in float32, with weights as they are stored."""
+    settings = BackendSettings(device="cpu", dtype="float32", threads=1, weights="exact")
     session: Session[Any]
-    if request.param == "reference":
-        session = ReferenceBackend().open(settings)
-    else:
-        from tensorfold_backend_torch import TorchBackend
+    match request.param:
+        case "cpu":
+            from tensorfold_backend_cpu import CpuBackend
 
-        session = TorchBackend().open(settings)
+            session = CpuBackend().open(settings)
+        case "torch":
+            from tensorfold_backend_torch import TorchBackend
+
+            session = TorchBackend().open(settings)
+        case "mlx":
+            from tensorfold_backend_mlx import MlxBackend
+
+            pytest.importorskip("mlx.core")
+            session = MlxBackend().open(settings)
+        case _:
+            session = ReferenceBackend().open(settings)
     yield session
     session.close()
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tensorfold.compute.declaring import count_parameters
 from tensorfold.contracts.model_config import ModelConfig
 from tensorfold.contracts.states import KV, Conv, Recurrent
 from tensorfold.errors import CheckpointUnsupported
@@ -147,8 +148,9 @@ def test_what_is_not_run_is_refused_by_the_name_of_its_key(key: str, value: Any)
 
 def test_nemotron_3_5_lightning_has_the_size_and_the_states_that_are_known_of_it() -> None:
     """31.58 billion weights, 6 KiB a token in bfloat16, 47 MiB a sequence beside them, two layers that draft."""
-    geometry = FAMILY.geometry(ModelConfig(NEMOTRON_3_5_LIGHTNING, {"eos_token_id": [2, 11]}, "config.json"))
-    assert round(geometry.parameters / 1e9, 2) == 31.58
+    given = ModelConfig(NEMOTRON_3_5_LIGHTNING, {"eos_token_id": [2, 11]}, "config.json")
+    geometry = FAMILY.geometry(given)
+    assert round(count_parameters(FAMILY, given).main / 1e9, 2) == 31.58
     assert (geometry.layers, geometry.window, geometry.vocabulary) == (52, 262144, 131072)
     assert geometry.stop_ids == {2, 11}
     assert geometry.capabilities == {"tools", "thinking"}
@@ -174,14 +176,15 @@ def test_every_spelling_of_the_layers_is_read() -> None:
 
 def test_the_draft_head_has_the_layers_that_the_config_names() -> None:
     """Attention and experts when it names none; their states are in a group of their own, their weights apart."""
-    without = FAMILY.geometry(config())
-    assert without.draft_parameters == 0
+    without = count_parameters(FAMILY, config())
+    assert without.draft == 0
     listed: dict[str, Any] = {"mtp_layers_block_type": ["full_attention", "moe"]}
     spelled: dict[str, Any] = {"mtp_hybrid_override_pattern": "*E"}
     nothing: dict[str, Any] = {}
     for spelling in (nothing, spelled, listed):
-        head = FAMILY.geometry(config(num_nextn_predict_layers=1, **spelling))
-        assert head.parameters == without.parameters and head.draft_parameters > 0
+        given = config(num_nextn_predict_layers=1, **spelling)
+        head, counted = FAMILY.geometry(given), count_parameters(FAMILY, given)
+        assert counted.main == without.main and counted.draft > 0
         assert [name for name, spec in head.states.items() if spec.group == "draft"] == ["mtp.layers.0.kv"]
     mamba = FAMILY.geometry(config(num_nextn_predict_layers=1, mtp_hybrid_override_pattern="M"))
     assert {name for name, spec in mamba.states.items() if spec.group == "draft"} == {

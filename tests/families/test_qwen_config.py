@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tensorfold.compute.declaring import count_parameters, declared_tensors
 from tensorfold.contracts.family import Geometry
 from tensorfold.contracts.model_config import ModelConfig
 from tensorfold.contracts.states import KV, Conv, Recurrent
@@ -111,8 +112,8 @@ def test_a_config_without_a_name_is_claimed_by_its_shape() -> None:
     claim = FAMILY.claim(config(None))
     assert claim is not None and claim.score == 20
     sizes: dict[str, Any] = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
-    mixture, dense = FAMILY.geometry(config(None, **sizes)), FAMILY.geometry(config(None))
-    assert mixture.parameters != dense.parameters
+    mixture, dense = declared_tensors(FAMILY, config(None, **sizes)), declared_tensors(FAMILY, config(None))
+    assert mixture.keys() != dense.keys() and "model.layers.0.mlp.experts.3.up_proj.weight" in mixture
     assert FAMILY.claim(config("qwen3_next")) is None
     assert FAMILY.claim(config(None, architectures=["Qwen3NextForCausalLM"])) is None
     assert FAMILY.claim(ModelConfig({"hidden_size": 32}, {}, "config.json")) is None
@@ -181,7 +182,7 @@ def test_qwen_3_8_27b_has_the_size_and_the_states_that_are_known_of_it() -> None
     """26.90 billion weights, 64 KiB a token in bfloat16, 147 MiB a sequence beside them, one layer that drafts."""
     given = ModelConfig(QWEN_3_8_27B, {"eos_token_id": [248046, 248044], "temperature": 0.6}, "config.json")
     geometry = FAMILY.geometry(given)
-    assert round(geometry.parameters / 1e9, 2) == 26.90
+    assert round(count_parameters(FAMILY, given).main / 1e9, 2) == 26.90
     assert (geometry.layers, geometry.window, geometry.vocabulary) == (64, 262144, 248320)
     assert geometry.stop_ids == {248044, 248046}
     assert geometry.sampling.temperature == 0.6
@@ -205,22 +206,23 @@ def test_layers_attend_by_list_or_by_interval() -> None:
 
 def test_a_draft_head_is_declared_when_the_config_tells_of_it() -> None:
     """Its weights are counted apart, its state is in a group of its own."""
-    without, head = FAMILY.geometry(config()), FAMILY.geometry(config(mtp_num_hidden_layers=1))
-    assert without.draft_parameters == 0 and head.parameters == without.parameters
-    assert head.draft_parameters > 0
+    given = config(mtp_num_hidden_layers=1)
+    without, counted, head = count_parameters(FAMILY, config()), count_parameters(FAMILY, given), FAMILY.geometry(given)
+    assert without.draft == 0 and counted.main == without.main
+    assert counted.draft > 0
     assert {name for name, spec in head.states.items() if spec.group == "draft"} == {"mtp.layers.0.kv"}
 
 
 def test_a_head_is_tied_by_the_outer_key_first() -> None:
     """transformers goes by the whole model's config, where there is one."""
-    untied = FAMILY.geometry(config()).parameters
+    untied = count_parameters(FAMILY, config()).main
     table = 96 * 32
 
     def parameters(outer: dict[str, Any], inner: dict[str, Any]) -> int:
         values = {"model_type": "qwen3_5", "text_config": {**SMALL, **inner}, **outer}
-        return FAMILY.geometry(ModelConfig(values, {}, "config.json")).parameters
+        return count_parameters(FAMILY, ModelConfig(values, {}, "config.json")).main
 
-    assert FAMILY.geometry(config(tie_word_embeddings=True)).parameters == untied - table
+    assert count_parameters(FAMILY, config(tie_word_embeddings=True)).main == untied - table
     assert parameters({}, {"tie_word_embeddings": True}) == untied - table
     assert parameters({"tie_word_embeddings": False}, {"tie_word_embeddings": True}) == untied
     assert parameters({"tie_word_embeddings": True}, {}) == untied - table

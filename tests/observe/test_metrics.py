@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 
 from tensorfold.contracts.engine import EngineStatus
 from tensorfold.contracts.observe import Outcome
-from tensorfold.ir import Request, TextPrompt, Timings, Usage
+from tensorfold.ir import JSON, Request, TextPrompt, Timings, Usage
 from tensorfold.observe import Metrics
 
 REQUEST = Request(id="r", prompt=TextPrompt("x"))
@@ -67,6 +67,69 @@ def test_latencies_are_histograms() -> None:
     for suffix in ("count", "sum"):
         ours, theirs = "request_latency_seconds", "e2e_request_latency_seconds"
         assert seen[f"tensorfold:{theirs}_{suffix}"] == seen[f"tensorfold:{ours}_{suffix}"]
+
+
+@pytest.mark.requirement("T-305", "T-306", "T-307")
+def test_decode_time_is_the_engines_own_or_from_the_first_token_to_the_end() -> None:
+    """`tensorfold:request_decode_seconds`, and the same under vLLM's `request_decode_time_seconds`."""
+    metrics = Metrics(busy)
+    metrics.ended(REQUEST, "/x", Outcome(200, "end", Usage(1, 2), Timings(0.1, 0.2, 0.75), 1.5, 0.5))
+    metrics.ended(REQUEST, "/x", Outcome(200, "end", Usage(1, 2), Timings(), 1.5, 0.5))
+    metrics.ended(REQUEST, "/x", Outcome(500, "server_error", None, None, 9.0, 0.5))
+    seen = readings(metrics)
+    for name in ("request_decode_seconds", "request_decode_time_seconds"):
+        assert (seen[f"tensorfold:{name}_count"], seen[f"tensorfold:{name}_sum"]) == (2, 1.75)
+
+
+def counting() -> EngineStatus:
+    """An engine that counts drafts, lanes given up, and two pools of states."""
+    pools: JSON = {"main": {"positions": 400, "used": 100}, "draft": {"positions": 40, "used": 30}}
+    totals: dict[str, JSON] = {"drafted_total": 9, "accepted_total": 7, "lanes_yielded_total": 2, "pools": pools}
+    return EngineStatus(healthy=True, details=totals)
+
+
+@pytest.mark.requirement("T-302", "T-306", "T-307", "T-309")
+def test_drafts_and_lanes_given_up_are_counters_under_both_names() -> None:
+    """`mtp_drafted_total` and `mtp_accepted_total` with vLLM's names beside them; `preemptions_total`."""
+    seen = readings(Metrics(counting))
+    assert seen["tensorfold:mtp_drafted_total"] == seen["tensorfold:spec_decode_num_draft_tokens_total"] == 9
+    assert seen["tensorfold:mtp_accepted_total"] == seen["tensorfold:spec_decode_num_accepted_tokens_total"] == 7
+    assert seen["tensorfold:preemptions_total"] == 2
+
+
+@pytest.mark.requirement("T-301", "T-306", "T-307")
+def test_the_use_of_each_pool_of_states_has_its_label() -> None:
+    """`kv_cache_usage_ratio` has a `pool` label for each live cache, and `kv_cache_usage_perc` repeats it."""
+    text = Metrics(counting).text().decode()
+    for name in ("kv_cache_usage_ratio", "kv_cache_usage_perc"):
+        assert f'tensorfold:{name}{{pool="main"}} 0.25\n' in text
+        assert f'tensorfold:{name}{{pool="draft"}} 0.75\n' in text
+
+
+@pytest.mark.requirement("T-298", "T-308", "T-309")
+def test_what_an_engine_does_not_count_is_left_out_and_not_zero() -> None:
+    """Drafts, preemptions and caches of an engine that does not tell them have no family; disconnections are counted."""
+    metrics = Metrics(busy)
+    text = metrics.text().decode()
+    for name in ("mtp_drafted", "spec_decode", "preemptions", "kv_cache"):
+        assert name not in text
+    metrics.disconnected()
+    assert readings(metrics)["tensorfold:client_disconnections_total"] == 1
+
+
+@pytest.mark.requirement("T-297")
+def test_each_family_is_read_by_itself() -> None:
+    """One reading that fails takes no other with it, and each asks the engine anew."""
+    asked: list[int] = []
+
+    def odd() -> EngineStatus:
+        asked.append(0)
+        return EngineStatus(healthy=True, running=len(asked), details={"pools": 3, "drafted_total": "many"})
+
+    seen = readings(Metrics(odd))
+    assert seen["tensorfold:requests_running"] == 1
+    assert len(asked) >= 4
+    assert "tensorfold:requests_waiting" in seen and "tensorfold:mtp_drafted_total" not in seen
 
 
 @pytest.mark.requirement("T-026")

@@ -9,6 +9,7 @@
 | chat | a conversation in the terminal |
 | bench | a load generator |
 | check, new | the plugin author's kit: contracts run, folders written |
+| inspect_request, replay | what `--log-requests` wrote: shown, and asked again |
 | listing, show_config | what is installed, what is configured |
 | client, sse, completion, keys | HTTP, event streams, replies and the key, for chat and bench |
 

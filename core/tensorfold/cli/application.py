@@ -8,11 +8,14 @@ from tensorfold.cli.assemble import Assembled
 from tensorfold.config import ServeConfig
 from tensorfold.contracts.auth import AuthSource
 from tensorfold.http import Application, HttpSettings, ServerSettings, create_app
+from tensorfold.http.request_log import RequestLog
 
 __all__ = ["server_settings", "web_application"]
 
 
-def web_application(config: ServeConfig, assembled: Assembled, auth: Sequence[AuthSource]) -> Application:
+def web_application(
+    config: ServeConfig, assembled: Assembled, auth: Sequence[AuthSource], request_log: RequestLog | None = None
+) -> Application:
     """The application over an assembled model.
 
     Raises:
@@ -28,6 +31,7 @@ def web_application(config: ServeConfig, assembled: Assembled, auth: Sequence[Au
         filters=catalog.filters,
         observers=catalog.observers,
         collectors=catalog.collectors,
+        request_log=request_log,
         settings=HttpSettings(
             max_body=config.body_limit,
             keep_alive_seconds=config.keep_alive,

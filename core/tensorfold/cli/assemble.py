@@ -15,6 +15,7 @@ from tensorfold.chat.thinking import ChatDefaults
 from tensorfold.checkpoint.open import OpenCheckpoint, open_checkpoint
 from tensorfold.cli.backends import choose_backend
 from tensorfold.cli.chat_defaults import chat_defaults
+from tensorfold.compute.declaring import count_parameters
 from tensorfold.compute.memory import MemoryPlan, plan_memory
 from tensorfold.compute.runner import Runner
 from tensorfold.compute.weights import load_decoder
@@ -38,6 +39,8 @@ from tensorfold.plugins import Catalog, Plugins
 __all__ = ["Assembled", "Stages", "assemble"]
 
 GIB = 1024**3
+_NOT_SERVED = frozenset({"vision"})
+"""What a checkpoint can do and the server cannot: requests hold no images."""
 
 
 class Stages(Protocol):
@@ -78,7 +81,8 @@ def assemble(config: ServeConfig, plugins: Plugins, stages: Stages) -> Assembled
         PluginError, ConfigError, CheckpointError, BackendError: what was asked for cannot be.
     """
     chosen = _choose(config, plugins, stages)
-    session = chosen.backend.open(BackendSettings(device=config.device, dtype=config.dtype, threads=config.threads))
+    settings = BackendSettings(device=config.device, dtype=config.dtype, threads=config.threads, weights=config.weights)
+    session = chosen.backend.open(settings)
     try:
         return _load(config, chosen, session, stages)
     except BaseException:
@@ -115,9 +119,10 @@ def _choose(config: ServeConfig, plugins: Plugins, stages: Stages) -> _Chosen:
 
 
 def _load(config: ServeConfig, chosen: _Chosen, session: Session[Any], stages: Stages) -> Assembled:
-    checkpoint, family, geometry = chosen.opened.checkpoint, chosen.opened.family, chosen.geometry
+    checkpoint, family = chosen.opened.checkpoint, chosen.opened.family
     stages.stage("reading weights")
     decoder = load_decoder(family, checkpoint.config, checkpoint, session.packer, progress=stages.weights)
+    geometry = chosen.geometry if decoder.draft is not None else chosen.geometry.without_draft()
     budget = None if config.state_memory is None else int(config.state_memory * GIB)
     memory = plan_memory(
         geometry,
@@ -202,8 +207,8 @@ def _describe(config: ServeConfig, chosen: _Chosen, window: int, lanes: int) -> 
         window=window,
         trained_window=geometry.window,
         vocabulary=geometry.vocabulary,
-        parameters=geometry.parameters,
-        capabilities=geometry.capabilities,
+        parameters=count_parameters(chosen.opened.family, checkpoint.config).main,
+        capabilities=geometry.capabilities - _NOT_SERVED,
         bos_token=templates.special_tokens.get("bos_token"),
         eos_token=templates.special_tokens.get("eos_token"),
         chat_template=templates.default,

@@ -154,13 +154,17 @@ class Client:
         self._idle: list[_Connection] = []
 
     @asynccontextmanager
-    async def request(self, method: str, path: str, body: Mapping[str, JSON] | None = None) -> AsyncGenerator[Reply]:
+    async def request(
+        self, method: str, path: str, body: Mapping[str, JSON] | bytes | None = None
+    ) -> AsyncGenerator[Reply]:
         """Send a request and wait for the head of its answer; leaving the block early closes the connection.
+
+        A body in bytes is sent as it is, and said to be JSON like any other.
 
         Raises:
             ClientError: the server cannot be reached or breaks off.
         """
-        content = b"" if body is None else json.dumps(body).encode()
+        content = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
         headers = {**self._headers, "Content-Length": str(len(content))}
         if body is not None:
             headers["Content-Type"] = "application/json"

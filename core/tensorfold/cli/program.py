@@ -12,7 +12,8 @@ from typing import cast
 import click
 
 from tensorfold.cli.early import Launch, take_early
-from tensorfold.errors import PluginConflict, TensorfoldError
+from tensorfold.cli.foreign import foreign_commands
+from tensorfold.errors import TensorfoldError
 
 __all__ = ["Program", "run"]
 
@@ -20,6 +21,8 @@ _OURS = {
     "serve": "tensorfold.cli.serve",
     "chat": "tensorfold.cli.chat",
     "bench": "tensorfold.cli.bench",
+    "inspect": "tensorfold.cli.inspect_request",
+    "replay": "tensorfold.cli.replay",
     "plugins": "tensorfold.cli.listing",
     "config": "tensorfold.cli.show_config",
     "check": "tensorfold.cli.check",
@@ -52,17 +55,7 @@ class Program(click.Group):
         return self._foreign().get(cmd_name)
 
     def _foreign(self) -> dict[str, click.Command]:
-        owners = dict.fromkeys(_OURS, "tensorfold itself")
-        commands: dict[str, click.Command] = {}
-        for offered in self._launch.plugins.commands():
-            command = offered.value.command
-            if (name := command.name) is None:
-                continue
-            owner = owners.setdefault(name, str(offered.plugin))
-            if owner != str(offered.plugin) or name in commands:
-                raise PluginConflict(f"{owner} and {offered.plugin} both claim the command tensorfold {name}")
-            commands[name] = command
-        return commands
+        return foreign_commands(self._launch.plugins, "", _OURS)
 
 
 def run(arguments: Sequence[str], environment: Mapping[str, str]) -> int:

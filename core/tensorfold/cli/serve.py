@@ -45,6 +45,7 @@ def serve_model(config: ServeConfig, plugins: Plugins) -> None:
     from tensorfold.cli.assemble import assemble
     from tensorfold.cli.startup import StartupDisplay, ready_block, tell
     from tensorfold.http import run_server
+    from tensorfold.http.request_log import RequestLog
     from tensorfold.http.server import listen
     from tensorfold.observe import configure_logs
 
@@ -60,13 +61,16 @@ def serve_model(config: ServeConfig, plugins: Plugins) -> None:
     _dump_stacks_on_demand()
     # A taken port is told now, not after a minute of reading weights.
     listen(config.host, config.port).close()
+    request_log = None if config.log_requests is None else RequestLog(config.log_requests)
     with StartupDisplay() as display:
         assembled = assemble(config, plugins, display)
         auth = assembled.catalog.auth_sources
-        application = web_application(config, assembled, auth)
+        application = web_application(config, assembled, auth, request_log)
         assembled.engine.start()
 
     def ready(url: str) -> None:
+        if config.log_requests is not None:
+            tell(f"warning: every request is written to {config.log_requests}, with its whole prompt")
         tell(f"tensorfold is ready\n{ready_block(assembled, url, auth)}")
 
     run_server(application, server_settings(config), on_ready=ready)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tensorfold.compute.composed_plans import memo
 from tensorfold.compute.packing import DenseEmbedding, DenseLinear
-from tensorfold.compute.primitives import Primitives
+from tensorfold.compute.primitives import Element, Primitives
 from tensorfold.contracts.arrays import A
 from tensorfold.contracts.handles import Activation, Embedding, Linear, Rope
 from tensorfold.contracts.step import Step
@@ -87,13 +87,14 @@ class PureOps(Generic[A]):
         packed: DenseEmbedding[A] = handle(weight, DenseEmbedding)
         return self.p.take(packed.table, ids)
 
-    def linear(self, x: A, weight: Linear) -> A:
+    def linear(self, x: A, weight: Linear, *, wide: bool = False) -> A:
         packed: DenseLinear[A] = handle(weight, DenseLinear)
+        element: Element = "real" if wide else "act"
         rows = x.shape[0]
-        tiles = self.p.reshape(self._filled(self.p.cast(x, "act"), -rows % TILE), (-1, TILE, packed.columns))
-        product = self.p.matmul(tiles, packed.weight, transposed=True)
+        tiles = self.p.reshape(self._filled(self.p.cast(x, element), -rows % TILE), (-1, TILE, packed.columns))
+        product = self.p.matmul(tiles, self.p.cast(packed.weight, element), transposed=True)
         y: A = self.p.reshape(product, (-1, product.shape[-1]))[:rows]
-        return y if packed.bias is None else y + packed.bias
+        return y if packed.bias is None else y + self.p.cast(packed.bias, element)
 
     def _filled(self, x: A, rows: int) -> A:
         """x with so many rows of zeros after it."""

@@ -114,20 +114,26 @@ class RecurrentOps(AttentionOps[A]):
         queries: A = self._unit(q)[:, :, None] * scale
         keys: A = self._unit(k)[:, :, None]
         values = self.p.reshape(self.p.cast(v, "real"), (*grouped, value_width))
-        decay = self.p.reshape(self.p.exp(self.p.cast(g, "real")), (*grouped, -1))
+        fading = self.p.reshape(self.p.cast(g, "real"), (*grouped, -1))
         strength = self.p.reshape(self.p.cast(beta, "real"), (*grouped, 1))
         shape = (key_heads, shared, key_width, value_width)
-
-        def kernel(state: A, inputs: Sequence[A]) -> tuple[A, A]:
-            query, key, value, fade, rate = inputs
-            faded: A = state * fade[..., None]
-            recalled = self.p.sum(faded * key[..., None], -2)
-            change: A = (value + recalled * -1.0) * rate
-            after: A = faded + key[..., None] * change[:, :, :, None, :]
-            return self.p.sum(after * query[..., None], -2), after
-
-        y = self._scan(step, name, shape, kernel, (queries, keys, values, decay, strength))
+        y = self.delta_scan(step, name, shape, (queries, keys, values, fading, strength))
         return self.p.cast(self.p.reshape(y, (rows, heads, value_width)), "act")
+
+    def delta_scan(self, step: Step[A], name: str, shape: tuple[int, ...], inputs: Sequence[A]) -> A:
+        """All rows: queries and keys `[R, hk, 1, dk]`, values `[R, hk, s, dv]`, logs of decays `[R, hk, s, 1 | dk]` and
+        strengths `[R, hk, s, 1]`, to `[R, hk, s, dv]`; `shape` is `(hk, s, dk, dv)`."""
+        queries, keys, values, fading, strength = inputs
+        return self._scan(step, name, shape, self.delta_turn, (queries, keys, values, self.p.exp(fading), strength))
+
+    def delta_turn(self, state: A, inputs: Sequence[A]) -> tuple[A, A]:
+        """One row of each sequence: the delta rule."""
+        query, key, value, fade, rate = inputs
+        faded: A = state * fade[..., None]
+        recalled = self.p.sum(faded * key[..., None], -2)
+        change: A = (value + recalled * -1.0) * rate
+        after: A = faded + key[..., None] * change[:, :, :, None, :]
+        return self.p.sum(after * query[..., None], -2), after
 
     def _unit(self, x: A) -> A:
         """L2-normalized over the last axis, in real."""
@@ -141,19 +147,25 @@ class RecurrentOps(AttentionOps[A]):
         shared = heads // groups
         wide = self.p.cast(x, "real")
         steps = self.p.cast(dt, "real")
-        decay = self.p.reshape(self.p.exp(steps * a), (rows, groups, shared, 1, 1))
+        fading = self.p.reshape(steps * a, (rows, groups, shared, 1, 1))
         entering = self.p.reshape(wide * steps[..., None], (rows, groups, shared, width, 1))
         written = self.p.reshape(self.p.cast(b, "real"), (rows, groups, 1, 1, states))
         read = self.p.reshape(self.p.cast(c, "real"), (rows, groups, 1, 1, states))
-
-        def kernel(state: A, inputs: Sequence[A]) -> tuple[A, A]:
-            fade, entry, into, out = inputs
-            after: A = state * fade + entry * into
-            return self.p.sum(after * out, -1), after
-
-        y = self._scan(step, name, (groups, shared, width, states), kernel, (decay, entering, written, read))
+        y = self.ssd_scan(step, name, (groups, shared, width, states), (fading, entering, written, read))
         passed: A = wide * d[:, None]
         return self.p.cast(self.p.reshape(y, (rows, heads, width)) + passed, "act")
+
+    def ssd_scan(self, step: Step[A], name: str, shape: tuple[int, ...], inputs: Sequence[A]) -> A:
+        """All rows: logs of decays `[R, g, s, 1, 1]`, what enters `[R, g, s, p, 1]`, where it is written and what is
+        read `[R, g, 1, 1, n]`, to `[R, g, s, p]`; `shape` is `(g, s, p, n)`."""
+        fading, entering, written, read = inputs
+        return self._scan(step, name, shape, self.ssd_turn, (self.p.exp(fading), entering, written, read))
+
+    def ssd_turn(self, state: A, inputs: Sequence[A]) -> tuple[A, A]:
+        """One row of each sequence."""
+        fade, entry, into, out = inputs
+        after: A = state * fade + entry * into
+        return self.p.sum(after * out, -1), after
 
     def _scan(self, step: Step[A], name: str, shape: tuple[int, ...], kernel: Kernel[A], inputs: Sequence[A]) -> A:
         """Row by row, all sequences together; `shape` is how the kernel sees one state, `inputs` are `[R, ...]`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Memory", "Pages"]
+__all__ = ["Memory", "Pages", "Pool"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +21,21 @@ class Memory:
     """Held by snapshots alone, and free once those are dropped."""
     bytes: int
     """Device memory of all states."""
+    pools: tuple[Pool, ...] = ()
+    """Each table's own pages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """One pool of pages, in positions."""
+
+    name: str
+    """`main` or `draft`, with the window behind it where the table has one (`main-window-512`)."""
+    positions: int
+    used: int
+    """Held by running sequences."""
+    kept: int
+    """Held by snapshots, those included that running sequences hold as well."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from tensorfold.contracts.arrays import A
 from tensorfold.contracts.model_config import ModelConfig
 from tensorfold.contracts.weights import Weights
 
-__all__ = ["TextNames", "is_tied", "text_config", "text_names", "text_stop_ids", "towers"]
+__all__ = ["TextNames", "is_tied", "senses", "text_config", "text_names", "text_stop_ids", "towers"]
 
 _TOWERS: Final = ("vision_config", "audio_config")
 
@@ -42,6 +42,11 @@ def text_config(config: ModelConfig) -> ModelConfig:
 def towers(config: ModelConfig) -> tuple[str, ...]:
     """What else the config describes: `vision`, `audio`."""
     return tuple(key.removesuffix("_config") for key in _TOWERS if config.section(key) is not None)
+
+
+def senses(config: ModelConfig) -> frozenset[str]:
+    """Which of them are capabilities: `vision`."""
+    return frozenset({"vision"} & set(towers(config)))
 
 
 def text_stop_ids(config: ModelConfig) -> frozenset[int]:

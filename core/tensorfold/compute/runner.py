@@ -9,9 +9,9 @@ from typing import Generic
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorfold.compute.holdings import Memory, Pages
+from tensorfold.compute.holdings import Memory, Pages, Pool
 from tensorfold.compute.output import HiddenRows, Output
-from tensorfold.compute.pages import GONE, PagedRange, PageTables, pages_a_sequence
+from tensorfold.compute.pages import GONE, PagedRange, PagePool, PageTables, pages_a_sequence
 from tensorfold.compute.snapshots import Snapshot, export_snapshot, import_snapshot, snapshot_bytes
 from tensorfold.compute.steps import StepBuilder
 from tensorfold.contracts.arrays import A
@@ -331,6 +331,9 @@ class Runner(Generic[A]):
             positions_free=min((pool.free for pool in full), default=0) * PAGE,
             positions_spare=min((pool.spare for pool in full), default=0) * PAGE,
             bytes=self._store.bytes,
+            pools=tuple(
+                _pool(key, self._tables.pool(key)) for group in self._groups for key in self._tables.keys(group)
+            ),
         )
 
     def room(self) -> int:
@@ -381,3 +384,9 @@ class Runner(Generic[A]):
     def close(self) -> None:
         """Free the device."""
         self._session.close()
+
+
+def _pool(key: TableKey, pool: PagePool) -> Pool:
+    name = key.group if key.window is None else f"{key.group}-window-{key.window}"
+    used = pool.capacity - pool.free - pool.spare
+    return Pool(name, pool.capacity * PAGE, used * PAGE, pool.kept * PAGE)

@@ -37,7 +37,7 @@ from tensorfold.contracts.states import (
 )
 from tensorfold.errors import BackendError
 
-__all__ = ["Column", "ComposedStore", "Open", "columns", "fixed_shape", "state_bytes", "store_bytes"]
+__all__ = ["Column", "ComposedStore", "Open", "SavedStates", "columns", "fixed_shape", "state_bytes", "store_bytes"]
 
 S = TypeVar("S", KV, Latent, IndexKeys, Conv, Recent, Recurrent)
 

@@ -75,6 +75,10 @@ class CheckpointWeights(Generic[A]):
         """Whether the checkpoint has this tensor."""
         return name in self._names
 
+    def has_draft(self, name: str) -> bool:
+        """Whether the checkpoint has this tensor of a draft head."""
+        return self.has(name)
+
     def shape(self, name: str) -> tuple[int, ...]:
         """The logical shape of a tensor.
 
@@ -144,9 +148,9 @@ class CheckpointWeights(Generic[A]):
             return self._packer.tied(tied)
         return self.linear(name, sizes=shape and shape[:1], columns=shape and shape[1])
 
-    def latent_up(self, name: str, heads: int, nope: int, v: int) -> LatentUp:
+    def latent_up(self, name: str, heads: int, nope: int, v: int, *, columns: int | None = None) -> LatentUp:
         """MLA's `kv_b_proj`, module `name`."""
-        return self._packer.latent_up(self._tensor(f"{name}.weight", (heads * (nope + v), None)), heads, nope, v)
+        return self._packer.latent_up(self._tensor(f"{name}.weight", (heads * (nope + v), columns)), heads, nope, v)
 
     # ---- small tensors -------------------------------------------------------------------------------------
 
@@ -171,10 +175,10 @@ class CheckpointWeights(Generic[A]):
         """A tensor of one element."""
         return float(self._filled(name, (1,), steers=True)[0])
 
-    def ints(self, name: str) -> NDArray[np.int64]:
+    def ints(self, name: str, *, shape: tuple[int, ...] | None = None) -> NDArray[np.int64]:
         """An integer tensor, on the host."""
-        tensor = self._tensor(name, steers=True)
-        if not self.has(name):
+        tensor = self._tensor(name, shape, steers=True)
+        if not self.has(name) or tensor.shape != self._source.info(name).shape:
             return np.zeros(tensor.shape, np.int64)
         if not isinstance(tensor, Dense) or tensor.values.dtype.kind not in "iu" or tensor.type in ("bf16", "f16"):
             self._problem(name, f"is {self._source.info(name).kind}, and must hold integers")
@@ -193,7 +197,7 @@ class CheckpointWeights(Generic[A]):
 
     def conv(self, *names: str, shape: tuple[int, int] | None = None, bias: bool | None = None) -> ConvWeight:
         """Depthwise convolutions `name.weight` `[C, 1, taps]` (+ bias), joined along the channels."""
-        kernels = [self._kernel(f"{name}.weight", None if shape is None else shape[1]) for name in names]
+        kernels = self._kernels(names, shape)
         kernel = np.concatenate(kernels)
         if shape is not None and kernel.shape != shape and all(self.has(f"{name}.weight") for name in names):
             self._problem(f"{names[0]}.weight", f"gives {_spelled(kernel.shape)}, and must give {_spelled(shape)}")
@@ -201,6 +205,10 @@ class CheckpointWeights(Generic[A]):
             return self._packer.conv(kernel, None)
         biases = [self._tensor(f"{name}.bias", (len(each),)).f32() for name, each in zip(names, kernels, strict=True)]
         return self._packer.conv(kernel, np.concatenate(biases))
+
+    def _kernels(self, names: tuple[str, ...], shape: tuple[int, int] | None) -> list[NDArray[np.float32]]:
+        """`[C, taps]` each."""
+        return [self._kernel(f"{name}.weight", None if shape is None else shape[1]) for name in names]
 
     def _kernel(self, name: str, taps: int | None) -> NDArray[np.float32]:
         """`[C, taps]`; MLX stores the axis of size 1 last."""

@@ -13,10 +13,11 @@ from tensorfold.config.values import SettingValue
 from tensorfold.contracts.settings import PluginSettings, Setting, SettingsTable, SettingType
 from tensorfold.errors import ConfigError
 
-__all__ = ["Drafts", "LogFormat", "LogLevel", "ServeConfig", "core_table", "load_config"]
+__all__ = ["Drafts", "LogFormat", "LogLevel", "ServeConfig", "WeightsMode", "core_table", "load_config"]
 
 LogFormat: TypeAlias = Literal["auto", "console", "json"]
 Drafts: TypeAlias = Literal["auto", "off"]
+WeightsMode: TypeAlias = Literal["auto", "int8", "int4", "exact"]
 LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 
 _ENDLESS = float("inf")
@@ -77,6 +78,13 @@ class ServeConfig:
     backend: str | None = _value("str", None, "What computes; by default what suits this machine best.")
     device: str | None = _value("str", None, "cpu, cuda, cuda:1, ...; by default the backend's best.")
     dtype: str | None = _value("str", None, "float32, bfloat16 or float16; by default what suits device and model.")
+    weights: WeightsMode = _value(
+        "str",
+        "auto",
+        "What becomes of matrices that the checkpoint stores as floats: int8, int4, or exact (all are computed with "
+        "floats); auto: what suits the backend.",
+        among=("auto", "int8", "int4", "exact"),
+    )
     threads: int | None = _value("int", None, "CPU threads; by default the cores that this process may use.", low=1)
 
     context: int | None = _value("int", None, "Make the window smaller: tokens of prompt and reply together.", low=2)
@@ -132,6 +140,9 @@ class ServeConfig:
     )
     log_level: LogLevel = _value(
         "str", "info", "debug, info, warning or error.", among=("debug", "info", "warning", "error")
+    )
+    log_requests: Path | None = _value(
+        "path", None, "A folder for one JSON file a request, with whole prompts and without keys; for bug reports."
     )
 
     settings: PluginSettings = field(default_factory=lambda: PluginSettings({}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import click
 
@@ -11,7 +12,9 @@ __all__ = ["Command"]
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One command, `tensorfold NAME`."""
+    """One command, `tensorfold NAME`, or `tensorfold bench NAME`."""
 
     command: click.Command
     """Its name must be free; a clash stops the program and names both distributions."""
+    under: Literal["", "bench"] = ""
+    """The group that it stands in: the program's own commands, or the measurements."""

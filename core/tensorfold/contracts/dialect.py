@@ -193,6 +193,9 @@ class Dialect:
     resources: Callable[[Services], Sequence[Resource]] = _no_resources
     """Asked once, when the application is built."""
     collectors: Callable[[Services], Sequence[Collector]] = _no_collectors
-    """Prometheus collectors for `/metrics`, asked once too: readings under the names that the API's dashboards know."""
+    """Prometheus collectors for `/metrics`, asked once too: readings under the names that the API's dashboards know.
+
+    One that is an `Observer` as well is told of each request.
+    """
     describe_model: Callable[[ModelInfo], Mapping[str, JSON]] = _no_description
     """Keys for each model's entry in `/v1/models`; a clash with another dialect's stops the start."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tensorfold.contracts.arrays import A
@@ -48,12 +48,13 @@ class Geometry:
     stop_ids: frozenset[int]
     """End tokens, from config and generation config together."""
     sampling: SamplingDefaults = SamplingDefaults()
-    parameters: int = 0
-    """Number of weights, without those that only the draft head has; 0: not counted."""
-    draft_parameters: int = 0
-    """Number of weights that only the draft head has."""
     capabilities: frozenset[str] = frozenset()
     """What else the checkpoint can do: `tools`, `thinking`, `vision`."""
+
+    def without_draft(self) -> Geometry:
+        """The same model without its draft head, which its config tells of and many conversions drop."""
+        kept = {name: spec for name, spec in self.states.items() if spec.group != "draft"}
+        return replace(self, states=kept)
 
 
 class Decoder(Protocol[A]):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from tensorfold.ir import Request, Timings, Usage
 
@@ -24,8 +24,11 @@ class Outcome:
     """From arrival to end."""
     first_token_seconds: float | None
     """From arrival to the first delta; None: there was none."""
+    token_sha: tuple[str, ...] = ()
+    """Of each choice's ids; empty: the reply did not finish."""
 
 
+@runtime_checkable
 class Observer(Protocol):
     """An exporter or a log. What it raises is logged and harms nobody."""
 

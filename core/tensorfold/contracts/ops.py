@@ -6,7 +6,7 @@ Rules that hold for all of them:
 2. Activations have one dtype, the backend's `act` (f32, bf16, ...). `embed linear experts attend attend_latent
    short_conv gated_delta ssd rope *norm glu` return `act` and compute inside as they must: norms, softmax, rope
    tables, routing and recurrences in f32. `softmax`, `route` weights and vectors are f32; `mix` and `sum` compute
-   in f32 and return their input's dtype.
+   in f32 and return their input's dtype; `linear` with `wide` returns f32.
 3. `+` and `*` of `act` with an f32 vector promotes to f32; every operation takes f32 or `act` and returns what
    rule 2 says, so that f32 never leaks past the next operation. Multiply the residual by Python floats only.
 4. Pure operations never write to their arguments. What a stateful operation returns is valid until the next
@@ -58,8 +58,12 @@ class Ops(Protocol[A]):
         """`[R]` or `[R, n]` ids to `[R, H]` or `[R, n, H]`, in `act`."""
         ...
 
-    def linear(self, x: A, weight: Linear) -> A:
-        """`[R, I]` to `[R, O]`; O is the fused parts' sizes together, in the order asked; biases are inside."""
+    def linear(self, x: A, weight: Linear, *, wide: bool = False) -> A:
+        """`[R, I]` to `[R, O]`; O is the fused parts' sizes together, in the order asked; biases are inside.
+
+        `wide`: the products are summed and returned in f32, unrounded. Routers ask for it: logits that are rounded to
+        bf16 tie at the cut between chosen and left experts.
+        """
         ...
 
     # ---- norms, pure: over the last axis; w f32, `[d]`, or `[g, d]` against x `[R, g, d]` --------------------

@@ -78,7 +78,9 @@ class SchedulerPolicy(Protocol):
 
 
 class RequestFilter(Protocol):
-    """Sees every request after decoding and before admission (quotas, presets)."""
+    """Sees every request after decoding and before admission (quotas, presets). A prompt that is only counted, shown or
+    scored passes too, as a request for it.
+    """
 
     @property
     def name(self) -> str:

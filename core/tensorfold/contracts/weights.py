@@ -91,6 +91,10 @@ class Weights(Protocol[A_co]):
         """Whether the checkpoint has this tensor (full name, `.weight` included)."""
         ...
 
+    def has_draft(self, name: str) -> bool:
+        """Whether the checkpoint has its draft head, told by a tensor (full name) that only the head has."""
+        ...
+
     def shape(self, name: str) -> tuple[int, ...]:
         """The logical shape of a tensor, without reading it."""
         ...
@@ -131,7 +135,7 @@ class Weights(Protocol[A_co]):
         """A tensor of one element."""
         ...
 
-    def ints(self, name: str) -> NDArray[np.int64]:
+    def ints(self, name: str, *, shape: tuple[int, ...] | None = None) -> NDArray[np.int64]:
         """An integer tensor, on the host."""
         ...
 
@@ -164,8 +168,8 @@ class Weights(Protocol[A_co]):
         """
         ...
 
-    def latent_up(self, name: str, heads: int, nope: int, v: int) -> LatentUp:
-        """MLA's `kv_b_proj`, module `name`."""
+    def latent_up(self, name: str, heads: int, nope: int, v: int, *, columns: int | None = None) -> LatentUp:
+        """MLA's `kv_b_proj`, module `name`; `columns` is the latent's width."""
         ...
 
     def block(self, block: B) -> B:

@@ -21,7 +21,7 @@ from tensorfold.engine.drafts import Drafting
 from tensorfold.engine.events import LocalStream, Postbox
 from tensorfold.engine.front import FrontPool
 from tensorfold.engine.job import Job
-from tensorfold.engine.loop import EngineLoop, Submission
+from tensorfold.engine.loop import EngineLoop, Gauges, Submission
 from tensorfold.engine.policies import DefaultPolicy
 from tensorfold.engine.settings import EngineSettings
 from tensorfold.engine.titles import in_background
@@ -201,6 +201,7 @@ class LocalEngine:
             "rounds_total": totals.rounds,
             "chunks_total": totals.chunks,
             "preemptions_total": self._loop.preemptions,
+            "lanes_yielded_total": self._loop.yields,
             "prefill_seconds_total": totals.prefill_seconds,
             "decode_seconds_total": totals.decode_seconds,
             "streams": {"decoding": gauges.decoding, "prefilling": gauges.prefilling, "maximum": self._lanes},
@@ -210,6 +211,14 @@ class LocalEngine:
             "prefixes": gauges.prefixes,
             "prefix_bytes": gauges.prefix_bytes,
             "prefix_hits_total": gauges.prefix_hits,
+            "prompt_tokens_begun_total": totals.begun_tokens,
+            "prompt_tokens_reused_total": totals.reused_tokens,
+            "prompt_tokens_computed_total": totals.computed_tokens,
+            "chunk_seconds_total": totals.chunk_seconds,
+            "round_seconds_total": totals.round_seconds,
+            "longest_sequence": totals.longest,
+            **_pools(gauges),
+            **_shelf(gauges),
         }
 
     # ---- the end -------------------------------------------------------------------------------------------
@@ -241,6 +250,19 @@ class LocalEngine:
         loop = asyncio.get_running_loop()
         while not done() and loop.time() < end:
             await asyncio.sleep(POLL)
+
+
+def _pools(gauges: Gauges) -> dict[str, JSON]:
+    pools = () if gauges.memory is None else gauges.memory.pools
+    return {"pools": {each.name: {"positions": each.positions, "used": each.used, "kept": each.kept} for each in pools}}
+
+
+def _shelf(gauges: Gauges) -> dict[str, JSON]:
+    """Kept prompts on disk, where there is a place for them."""
+    shelf = gauges.shelf
+    if shelf is None:
+        return {}
+    return {"disk": {"tokens": shelf.tokens, "bytes": shelf.bytes, "fetched_tokens_total": shelf.fetched_tokens}}
 
 
 def _shortage(runner: Runner[Any], window: int, asked: int | None) -> str:

@@ -19,7 +19,7 @@ from tensorfold.engine.job import Job
 from tensorfold.engine.plan import Chunk
 from tensorfold.engine.prefix import PrefixTree
 
-__all__ = ["MOST", "Keeping", "KeptPrefix", "PrefixCache", "Shelf", "keep_starts", "serves", "shares"]
+__all__ = ["MOST", "Keeping", "KeptPrefix", "PrefixCache", "Shelf", "ShelfGauges", "keep_starts", "serves", "shares"]
 
 MOST = 4
 """Starts of one prompt that are kept."""
@@ -48,8 +48,29 @@ class KeptPrefix:
         return len(self.ids)
 
 
+@dataclass(frozen=True, slots=True)
+class ShelfGauges:
+    """What lies on a shelf."""
+
+    tokens: int
+    """Of all prefixes, end to end."""
+    bytes: int
+    fetched_tokens: int
+    """Prompt tokens so far that were brought back from it."""
+
+
 class Shelf(Protocol):
     """A place for prefixes that memory has no room for."""
+
+    @property
+    def tokens(self) -> int:
+        """Of all prefixes, end to end."""
+        ...
+
+    @property
+    def bytes(self) -> int:
+        """That they take."""
+        ...
 
     def put(self, kept: KeptPrefix, runner: Runner[Any]) -> None:
         """Take a prefix that is about to be given up; may refuse silently."""
@@ -115,6 +136,7 @@ class PrefixCache:
         """Prompts that began from a kept prefix."""
         self.evictions = 0
         """Prefixes given up."""
+        self._fetched_tokens = 0
         self._runner = runner
         self._limit = limit
         self._most_copied = copies
@@ -135,6 +157,11 @@ class PrefixCache:
     def bytes(self) -> int:
         """Device memory held, pages that running sequences share included."""
         return self._runner.kept_bytes + self._copies
+
+    @property
+    def shelf(self) -> ShelfGauges | None:
+        """What lies on the shelf; None: there is none."""
+        return None if self._shelf is None else ShelfGauges(self._shelf.tokens, self._shelf.bytes, self._fetched_tokens)
 
     @property
     def held(self) -> tuple[KeptPrefix, ...]:
@@ -177,7 +204,10 @@ class PrefixCache:
         if brought is None:
             return found
         self._add(brought)
-        return brought if brought in self._order else found
+        if brought not in self._order:
+            return found
+        self._fetched_tokens += brought.length - (0 if found is None else found.length)
+        return brought
 
     def length(self, job: Job) -> int:
         """The length of the longest prefix in memory that serves this prompt."""

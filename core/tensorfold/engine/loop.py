@@ -20,7 +20,7 @@ from tensorfold.engine.drafts import Chances
 from tensorfold.engine.events import LocalStream, Postbox
 from tensorfold.engine.heads import DraftHead
 from tensorfold.engine.job import Job
-from tensorfold.engine.kept import PrefixCache
+from tensorfold.engine.kept import PrefixCache, ShelfGauges
 from tensorfold.engine.lanes import Lanes
 from tensorfold.engine.prefill import Prefill
 from tensorfold.engine.roster import Roster, Totals
@@ -76,6 +76,8 @@ class Gauges:
     """Device memory that they hold."""
     prefix_hits: int = 0
     """Prompts so far that began from one."""
+    shelf: ShelfGauges | None = None
+    """The kept prompts on disk; None: there is no such place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +175,11 @@ class EngineLoop:
         return self._scheduler.preemptions
 
     @property
+    def yields(self) -> int:
+        """Lanes given up to a later request so far."""
+        return self._scheduler.yields
+
+    @property
     def lanes_problem(self) -> str | None:
         """Set when the device could not take a slot back."""
         return self._lanes.problem
@@ -248,10 +255,14 @@ class EngineLoop:
             match turn:
                 case ChunkTurn(entry):
                     self._prefill.chunk(entry)
-                    self._scheduler.ran_chunk(self._clock() - self._work.since)
+                    seconds = self._clock() - self._work.since
+                    self.totals.chunk_seconds += seconds
+                    self._scheduler.ran_chunk(seconds)
                 case RowsTurn(entries):
                     self._rounds.rows(entries)
-                    self._scheduler.ran_rows(self._clock() - self._work.since)
+                    seconds = self._clock() - self._work.since
+                    self.totals.round_seconds += seconds
+                    self._scheduler.ran_rows(seconds)
         finally:
             self._work = None
 
@@ -280,6 +291,7 @@ class EngineLoop:
             prefixes=len(self._prefixes),
             prefix_bytes=self._prefixes.bytes,
             prefix_hits=self._prefixes.hits,
+            shelf=self._prefixes.shelf,
         )
         for postbox in self._postboxes:
             postbox.flush()

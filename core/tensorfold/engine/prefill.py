@@ -45,6 +45,8 @@ class Prefill:
             return
         if active.begin(steps.clock(), entry.computed):
             active.post(Started(active.cached))
+            steps.totals.begun_tokens += len(active.job.ids)
+            steps.totals.reused_tokens += active.cached
         chunk = entry.next_chunk
         last = chunk.end == len(active.job.ids)
         begun = (entry, *active.sleeping) if last and not active.job.scored else ()
@@ -52,6 +54,8 @@ class Prefill:
         if ran is None:
             return
         steps.totals.chunks += 1
+        steps.totals.computed_tokens += chunk.end - chunk.start
+        steps.totals.longest = max(steps.totals.longest, chunk.end)
         entry.computed = chunk.end
         with steps.roster.guarded("beginning its reply" if last else "keeping its prompt", [active]):
             if not last:

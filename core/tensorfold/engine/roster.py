@@ -37,7 +37,16 @@ class Totals:
     requests: int = 0
     prompt_tokens: int = 0
     cached_tokens: int = 0
+    """These two, drafts and seconds below are those of ended requests; all others count as things happen."""
+    begun_tokens: int = 0
+    """Prompt tokens of requests that have begun."""
+    reused_tokens: int = 0
+    """Of those, the ones that were kept."""
+    computed_tokens: int = 0
+    """Prompt tokens computed, those of replays included."""
     completion_tokens: int = 0
+    longest: int = 0
+    """Positions of the longest sequence so far."""
     drafted: int = 0
     accepted: int = 0
     rounds: int = 0
@@ -47,6 +56,10 @@ class Totals:
     """The latest of them."""
     prefill_seconds: float = 0.0
     decode_seconds: float = 0.0
+    chunk_seconds: float = 0.0
+    """Time of the chunks of prompts."""
+    round_seconds: float = 0.0
+    """Time of the rounds of replies, however many shared one."""
 
 
 class Guarded:

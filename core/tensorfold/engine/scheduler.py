@@ -52,6 +52,8 @@ class Scheduler:
         self.prefilling: list[Entry] = []
         self.running: list[Entry] = []
         self.preemptions = 0
+        self.yields = 0
+        """Of those, the ones in which a lane went to a request that came later."""
         """Slots taken away so far."""
         self._lanes = lanes
         self._sharing = sharing
@@ -176,6 +178,7 @@ class Scheduler:
             victim = self._victim(self._view(entry))
             if victim is None:
                 return False
+            self.yields += 1
             self.preempt(victim)
         self.waiting.remove(entry)
         (self.running if entry.prompt_done else self.prefilling).append(entry)

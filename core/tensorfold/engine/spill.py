@@ -74,6 +74,7 @@ class SpillShelf:
         self._order: OrderedDict[_Spilled, None] = OrderedDict()
         """Least recently used first."""
         self._bytes = 0
+        self._tokens = 0
         self._closing: float | None = None
         """When the last files have to be written."""
         self._written: SimpleQueue[_Spilled] = SimpleQueue()
@@ -107,6 +108,11 @@ class SpillShelf:
     def bytes(self) -> int:
         """Of all files."""
         return self._bytes
+
+    @property
+    def tokens(self) -> int:
+        """Of all files' prefixes, end to end."""
+        return self._tokens
 
     # ---- putting -------------------------------------------------------------------------------------------
 
@@ -166,6 +172,7 @@ class SpillShelf:
         self._tree.put(spilled.ids, spilled)
         self._order[spilled] = None
         self._bytes += spilled.bytes
+        self._tokens += len(spilled.ids)
         while self._bytes > self._limit and len(self._order) > 1:
             self._forget(next(iter(self._order)), delete=True)
 
@@ -173,6 +180,7 @@ class SpillShelf:
         self._tree.remove(spilled)
         del self._order[spilled]
         self._bytes -= spilled.bytes
+        self._tokens -= len(spilled.ids)
         if delete:
             spilled.path.unlink(missing_ok=True)
 

@@ -41,6 +41,7 @@ class Steps:
             for event in sequence.accept(window, drawn):
                 active.post(event)
             self.totals.completion_tokens += sequence.count - before
+            self.totals.longest = max(self.totals.longest, sequence.position)
             active.first_token(self.clock())
         return not active.ended
 

@@ -7,6 +7,7 @@ import asyncio
 import falcon.asgi
 
 from tensorfold.contracts.dialect import Inquiry, InquiryEndpoint
+from tensorfold.http.admitted import admitted_services
 from tensorfold.http.connection import ClientGone
 from tensorfold.http.generation import Serving, check_media_type
 from tensorfold.http.visit import Visit
@@ -32,7 +33,9 @@ class Answering:
 
     async def _answer(self, inquiry: Inquiry, visit: Visit) -> bytes:
         left = False
-        task = asyncio.ensure_future(inquiry.answer(self._serving.services))
+        principal = None if visit.principal is None else visit.principal.label
+        services = admitted_services(self._serving.services, self._serving.audience, principal)
+        task = asyncio.ensure_future(inquiry.answer(services))
 
         def hang_up() -> None:
             nonlocal left

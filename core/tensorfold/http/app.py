@@ -27,6 +27,7 @@ from tensorfold.http.generation import Generation, Serving
 from tensorfold.http.guard import Guard
 from tensorfold.http.openapi import Operation, asked_of, asked_of_resource
 from tensorfold.http.reference import Reference, ReferenceJson, ReferencePage
+from tensorfold.http.request_log import RequestLog
 from tensorfold.http.resources import Health, MetricsText, Model, ModelCatalog, Models
 from tensorfold.http.routes import Route, Routes, default_errors
 from tensorfold.http.settings import HttpSettings
@@ -104,6 +105,8 @@ class Application:
     def close(self) -> None:
         """End the application's threads. No request is in progress any more."""
         self._serving.front.close()
+        if self._serving.log is not None:
+            self._serving.log.close()
 
 
 def _guarded(source: AuthSource, call: Callable[[], None]) -> None:
@@ -124,8 +127,11 @@ def create_app(
     collectors: Sequence[Collector] = (),
     settings: HttpSettings | None = None,
     tokenizer: Tokenizer | None = None,
+    request_log: RequestLog | None = None,
 ) -> Application:
     """The application that serves one model; `tokenizer` is the model's, for dialects that show tokens.
+
+    `request_log` is closed with the application.
 
     Raises:
         PluginConflict: two dialects have one name, path or model key, or two filters one name.
@@ -137,7 +143,8 @@ def create_app(
     services = AppServices(engine, model, tokenizer)
     theirs = [collector for dialect in dialects for collector in dialect.collectors(services)]
     metrics = Metrics(engine.status, [*collectors, *theirs])
-    serving = Serving(services, Audience(filters, (metrics, *observers)), settings)
+    told = [each for each in (*collectors, *theirs) if isinstance(each, Observer)]
+    serving = Serving(services, Audience(filters, (metrics, *observers, *told)), settings, request_log)
     errors = default_errors(dialects, settings.default_dialect, PlainErrors())
 
     mounts = [*_core_mounts(settings, errors), *_dialect_mounts(dialects, services, serving)]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import falcon.asgi
 import structlog
 
+from tensorfold.contracts.observe import Outcome
 from tensorfold.errors import Rejected, RequestError
 from tensorfold.http.connection import Connection, Message, Receive, Send
 from tensorfold.http.envelopes import Envelopes
@@ -15,6 +17,7 @@ from tensorfold.http.run import CLIENT_LEFT
 from tensorfold.http.settings import HttpSettings
 from tensorfold.http.visit import SCOPE_KEY, Visit, request_names
 from tensorfold.observe.metrics import Metrics
+from tensorfold.observe.recorded import RecordedAnswer
 
 __all__ = ["Door"]
 
@@ -71,6 +74,8 @@ class Door:
         except Exception:
             log.exception("a metric failed")
         outcomes = visit.flight.outcomes if visit.flight is not None else ()
+        if CLIENT_LEFT in (status, *(outcome.status for outcome in outcomes)):
+            self._metrics.disconnected()
         usages = [outcome.usage for outcome in outcomes if outcome.usage is not None]
         facts: dict[str, object] = {
             "method": scope["method"],
@@ -88,8 +93,24 @@ class Door:
         if usages:
             facts["prompt_tokens"] = sum(usage.prompt_tokens for usage in usages)
             facts["completion_tokens"] = sum(usage.completion_tokens for usage in usages)
+        if visit.recording is not None:
+            visit.recording.write(_recorded(visit, status, outcomes))
         quiet = visit.endpoint in QUIET and status < 400
         (log.debug if quiet else log.info)("request", **facts)
+
+
+def _recorded(visit: Visit, status: int, outcomes: Sequence[Outcome]) -> RecordedAnswer:
+    """How a request ended, for its file; of several in one body the first."""
+    first = outcomes[0] if outcomes else None
+    left = any(outcome.status == CLIENT_LEFT for outcome in outcomes)
+    return RecordedAnswer(
+        status=CLIENT_LEFT if left else status,
+        reason=visit.code or (first.reason if first else ""),
+        seconds=round(time.monotonic() - visit.arrived, 4),
+        usage=first.usage if first else None,
+        timings=first.timings if first else None,
+        token_sha=tuple(sha for outcome in outcomes for sha in outcome.token_sha),
+    )
 
 
 class _Stamped:

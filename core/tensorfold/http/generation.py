@@ -14,6 +14,8 @@ from tensorfold.errors import Rejected, UnsupportedMedia
 from tensorfold.http.audience import Audience
 from tensorfold.http.flight import Flight
 from tensorfold.http.front import FrontPool
+from tensorfold.http.guard import read_credentials
+from tensorfold.http.request_log import Asked, RequestLog
 from tensorfold.http.settings import HttpSettings
 from tensorfold.http.visit import Visit
 from tensorfold.ir import Request
@@ -26,8 +28,11 @@ T = TypeVar("T")
 class Serving:
     """What every endpoint shares: engine, audience, threads, limits, and whether the server still takes requests."""
 
-    def __init__(self, services: Services, audience: Audience, settings: HttpSettings) -> None:
+    def __init__(
+        self, services: Services, audience: Audience, settings: HttpSettings, log: RequestLog | None = None
+    ) -> None:
         self.services = services
+        self.log = log
         self.audience = audience
         self.settings = settings
         self.front = FrontPool(settings.front_threads, settings.front_queue)
@@ -62,7 +67,10 @@ class Generation:
         visit = Visit.of(req.scope)
         self._serving.check_open()
         check_media_type(req)
-        exchange = await self._serving.decode(self._codec.decode, await visit.connection.body(), visit)
+        body = await visit.connection.body()
+        if self._serving.log is not None:
+            visit.recording = self._serving.log.begin(_asked(req, visit, body, self._serving.services.model.id))
+        exchange = await self._serving.decode(self._codec.decode, body, visit)
         requests = [self._admitted(request, visit) for request in exchange.requests]
         flight = visit.flight = Flight(
             self._serving.services.engine, self._serving.audience, self._path, visit.arrived, self._serving.settings
@@ -81,6 +89,20 @@ class Generation:
         if visit.principal is not None:
             request = msgspec.structs.replace(request, principal=visit.principal.label)
         return self._serving.audience.admit(request)
+
+
+def _asked(req: falcon.asgi.Request, visit: Visit, body: bytes, model: str) -> Asked:
+    return Asked(
+        id=visit.id,
+        model=model,
+        created=visit.created,
+        label=visit.label,
+        method=req.method,
+        path=req.path,
+        headers={name.lower(): value for name, value in req.headers.items()},
+        keys=read_credentials(req.scope["headers"]).offered,
+        body=body,
+    )
 
 
 def check_media_type(req: falcon.asgi.Request) -> None:

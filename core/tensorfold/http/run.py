@@ -42,6 +42,7 @@ class Run:
         self._reason: str | None = None
         self._usage: Usage | None = None
         self._timings: Timings | None = None
+        self._token_sha: tuple[str, ...] = ()
         self._status = 200
 
     def cancel(self) -> None:
@@ -87,7 +88,7 @@ class Run:
             case Stopped():
                 self._reason = self._reason or event.reason
             case Finished():
-                self._usage, self._timings = event.usage, event.timings
+                self._usage, self._timings, self._token_sha = event.usage, event.timings, event.token_sha
             case Failed():
                 self._status, self._reason = event.status, event.error_type
             case _:
@@ -102,4 +103,5 @@ class Run:
             timings=self._timings,
             seconds=time.monotonic() - self._arrived,
             first_token_seconds=self._first_token,
+            token_sha=self._token_sha,
         )

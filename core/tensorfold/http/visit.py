@@ -11,6 +11,7 @@ from typing import Any
 from tensorfold.contracts.auth import Principal
 from tensorfold.http.connection import Connection
 from tensorfold.http.flight import Flight
+from tensorfold.http.request_log import Recording
 
 __all__ = ["SCOPE_KEY", "Visit", "request_names"]
 
@@ -41,6 +42,8 @@ class Visit:
     """The error's type, when it was one."""
     flight: Flight | None = None
     """What generates, if anything."""
+    recording: Recording | None = None
+    """Its file, when requests are logged."""
 
     @property
     def label(self) -> str:

@@ -134,7 +134,6 @@ class FakeFamily:
 
     def geometry(self, config: ModelConfig) -> Geometry:
         """All states of main and draft."""
-        shapes = fake_tensors(config).values()
         return Geometry(
             vocabulary=config.positive("vocab_size"),
             hidden=HIDDEN,
@@ -143,7 +142,6 @@ class FakeFamily:
             states=_states(config),
             stop_ids=stop_ids(config),
             sampling=sampling_defaults(config),
-            parameters=sum(int(np.prod(shape)) for shape in shapes),
         )
 
     def build(self, config: ModelConfig, weights: Weights[A]) -> FakeDecoder[A]:

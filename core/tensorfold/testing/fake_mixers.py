@@ -296,7 +296,7 @@ class Mixture(Generic[A]):
 
     def __call__(self, ops: Ops[A], step: Step[A], x: A) -> A:
         """`[R, H]` to `[R, H]`."""
-        ids, weights = ops.route(ops.linear(x, self.gate), ROUTER, self.bias)
+        ids, weights = ops.route(ops.linear(x, self.gate, wide=True), ROUTER, self.bias)
         return ops.experts(x, ids, weights, self.experts)
 
 

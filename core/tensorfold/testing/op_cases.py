@@ -83,6 +83,11 @@ def _projections() -> list[OpCase]:
         OpCase("embed", lambda rng, rows: (rng.integers(0, 29, rows).astype(np.int32),), embedded),
         OpCase("embed several", lambda rng, rows: (rng.integers(0, 29, (rows, 3)).astype(np.int32),), embedded),
         _pure("tied head", [(13,)], tied),
+        _pure(
+            "linear in f32",
+            [(33,)],
+            lambda ops, kit, xs: ops.linear(xs[0], kit.linear("routed", (13,), 33, bias=True), wide=True),
+        ),
         # Parts of a wider result lie in memory with gaps, and start anywhere.
         _pure(
             "linear of a part",

@@ -69,10 +69,12 @@ class ReferenceBackend:
         """A session on the host.
 
         Raises:
-            ConfigError: another device or dtype is asked for.
+            ConfigError: another device, dtype or treatment of weights is asked for.
         """
         if settings.device not in (None, "cpu"):
             raise ConfigError(f"device is {settings.device!r}, and the reference backend runs on cpu alone")
         if settings.dtype not in (None, self.precision):
             raise ConfigError(f"dtype is {settings.dtype!r}, and this reference backend computes in {self.precision}")
+        if settings.weights not in (None, "auto", "exact"):
+            raise ConfigError(f"weights is {settings.weights!r}, and the reference backend computes with floats")
         return ReferenceSession(self.precision, self.chunk)

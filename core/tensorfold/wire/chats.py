@@ -48,11 +48,19 @@ class WireChosen(msgspec.Struct):
     name: str | None = None
 
 
+class WireAllowed(msgspec.Struct):
+    """Some of the tools, and whether one of them must be called."""
+
+    mode: str
+    tools: list[WireTool] = []
+
+
 class WireToolChoice(msgspec.Struct):
     """A choice that is more than a word."""
 
     type: str
     function: WireChosen | None = None
+    allowed_tools: WireAllowed | None = None
 
 
 class ChatFields(msgspec.Struct, kw_only=True):
@@ -88,7 +96,7 @@ def read_chat(fields: ChatFields) -> tuple[Chat, ToolChoice]:
             "continue_final_message and add_generation_prompt cannot both be true", param="continue_final_message"
         )
     tools = read_tools(fields.tools or [])
-    choice = _choice(fields.tool_choice, tools, fields.parallel_tool_calls is not False)
+    tools, choice = _choice(fields.tool_choice, tools, fields.parallel_tool_calls is not False)
     chat = Chat(
         messages=read_messages(fields.messages),
         tools=offered_tools(tools, choice),
@@ -156,24 +164,48 @@ def _tool(tool: WireTool, at: str) -> Tool:
     return Tool(function.name, function.description, function.parameters, bool(function.strict))
 
 
-def _choice(choice: str | WireToolChoice | None, tools: Sequence[Tool], parallel: bool) -> ToolChoice:
+def _choice(
+    choice: str | WireToolChoice | None, tools: tuple[Tool, ...], parallel: bool
+) -> tuple[tuple[Tool, ...], ToolChoice]:
+    """The tools that may be called at all, and the choice among them."""
     match choice:
         case None | "auto":
-            return ToolChoice("auto", parallel=parallel)
+            return tools, ToolChoice("auto", parallel=parallel)
         case "none":
-            return ToolChoice("none", parallel=parallel)
+            return tools, ToolChoice("none", parallel=parallel)
         case "required" | WireToolChoice(type="function") if not tools:
             raise DecodeError("tool_choice demands a call, and no tools are offered", param="tool_choice")
         case "required":
-            return ToolChoice("required", parallel=parallel)
+            return tools, ToolChoice("required", parallel=parallel)
         case WireToolChoice(type="function", function=WireChosen(name=str() as name)):
-            if all(tool.name != name for tool in tools):
-                raise DecodeError(f"tool_choice names {name[:80]!r}, which tools does not offer", param="tool_choice")
-            return ToolChoice("required", name, parallel)
+            _check_offered(name, tools)
+            return tools, ToolChoice("required", name, parallel)
         case WireToolChoice(type="function"):
             raise DecodeError("tool_choice.function.name is missing", param="tool_choice.function.name")
+        case WireToolChoice(
+            type="allowed_tools", allowed_tools=WireAllowed(mode=("auto" | "required") as mode) as some
+        ):
+            return _allowed(some, tools), ToolChoice(mode, parallel=parallel)
+        case WireToolChoice(type="allowed_tools"):
+            raise DecodeError(
+                "tool_choice.allowed_tools needs a mode, auto or required", param="tool_choice.allowed_tools.mode"
+            )
         case WireToolChoice(type=other) | other:
             raise Unsupported(
-                f"tool_choice is {str(other)[:40]!r}, and none, auto, required and a function are served",
+                f"tool_choice is {str(other)[:40]!r}, and none, auto, required, a function and allowed_tools are served",
                 param="tool_choice",
             )
+
+
+def _allowed(some: WireAllowed, tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
+    names = {tool.name for tool in read_tools(some.tools)}
+    for name in names:
+        _check_offered(name, tools)
+    if not names:
+        raise DecodeError("tool_choice.allowed_tools allows no tool", param="tool_choice.allowed_tools.tools")
+    return tuple(tool for tool in tools if tool.name in names)
+
+
+def _check_offered(name: str, tools: Sequence[Tool]) -> None:
+    if all(tool.name != name for tool in tools):
+        raise DecodeError(f"tool_choice names {name[:80]!r}, which tools does not offer", param="tool_choice")

@@ -79,28 +79,29 @@ class RowsOps(_TorchOps):
 
     def __init__(self, primitives: TorchPrimitives, store: ComposedStore[Tensor]) -> None:
         super().__init__(primitives, store)
-        self._tiles: dict[tuple[int, int], Tensor] = {}
+        self._tiles: dict[tuple[int, int, torch.dtype], Tensor] = {}
 
-    def linear(self, x: Tensor, weight: Linear) -> Tensor:
+    def linear(self, x: Tensor, weight: Linear, *, wide: bool = False) -> Tensor:
         packed: TorchLinear = handle(weight, TorchLinear)
+        matrix, bias = packed.parts(wide)
         rows = x.shape[0]
         count = -(-rows // TILE)
-        tiles = self._tiled(x, count, packed)
-        parts = [F.linear(tiles[tile], packed.weight, packed.bias) for tile in range(count)]
+        tiles = self._tiled(x, count, packed, matrix.dtype)
+        parts = [F.linear(tiles[tile], matrix, bias) for tile in range(count)]
         return (parts[0] if count == 1 else torch.cat(parts))[:rows, : packed.rows]
 
-    def _tiled(self, x: Tensor, count: int, packed: TorchLinear) -> Tensor:
+    def _tiled(self, x: Tensor, count: int, packed: TorchLinear, dtype: torch.dtype) -> Tensor:
         """`[count, 8, width]`, always in the same memory: neither strides nor borders follow from the input's.
 
         Rows beyond those of x hold what an earlier call left there, and no other row reads them. Columns beyond
         those of x stay zero, for nobody else writes to this memory.
         """
-        key = (count, packed.columns)
+        key = (count, packed.columns, dtype)
         tiles = self._tiles.get(key)
         if tiles is None:
             # Made outside of inference mode, it can be written to in either.
             with torch.inference_mode(False):
-                tiles = torch.zeros((count, TILE, packed.width), dtype=self.t.act, device=self.t.device)
+                tiles = torch.zeros((count, TILE, packed.width), dtype=dtype, device=self.t.device)
             self._tiles[key] = tiles
         tiles.view(-1, packed.width)[: x.shape[0], : packed.columns].copy_(x)
         return tiles
@@ -182,13 +183,14 @@ class ChunkOps(_TorchOps):
     def by_head(self, x: Tensor, weight: Tensor) -> Tensor:
         return torch.bmm(x.float().transpose(0, 1), weight.float().transpose(1, 2)).transpose(0, 1)
 
-    def linear(self, x: Tensor, weight: Linear) -> Tensor:
+    def linear(self, x: Tensor, weight: Linear, *, wide: bool = False) -> Tensor:
         packed: TorchLinear = handle(weight, TorchLinear)
-        act, rows = x.to(self.t.act), x.shape[0]
+        matrix, bias = packed.parts(wide)
+        act, rows = x.to(matrix.dtype), x.shape[0]
         missing = (packed.width - packed.columns, -rows % TILE)
         # Of 5 to 11 rows the library's bits depend on the number of threads, but for 8.
         filled = F.pad(act, (0, missing[0], 0, missing[1])) if any(missing) else act
-        return F.linear(filled, packed.weight, packed.bias)[:rows, : packed.rows]
+        return F.linear(filled, matrix, bias)[:rows, : packed.rows]
 
     def attend(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -23,11 +24,21 @@ class TorchLinear(DenseLinear[Tensor]):
 
     rows: int
     """Output rows of all parts together; the matrix may have more."""
+    real: tuple[Tensor, Tensor | None] | None = None
+    """Matrix and bias in f32, once they have been asked for."""
 
     @property
     def width(self) -> int:
         """Columns of the matrix, `columns` filled up."""
         return self.weight.shape[1]
+
+    def parts(self, wide: bool) -> tuple[Tensor, Tensor | None]:
+        """Matrix and bias, in the type of activations or in f32."""
+        if not wide or self.weight.dtype == torch.float32:
+            return self.weight, self.bias
+        if self.real is None:
+            self.real = self.weight.float(), None if self.bias is None else self.bias.float()
+        return self.real
 
 
 @dataclass(eq=False)

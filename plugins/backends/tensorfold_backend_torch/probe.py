@@ -50,11 +50,17 @@ class TorchBackend:
 
         Raises:
             PluginUnavailable: torch is not installed.
-            ConfigError: the machine has no such device, or the device computes in no such type.
+            ConfigError: the machine has no such device, the device computes in no such type, or weights would have to be
+                quantized.
         """
         _need_torch()
         if settings.threads is not None and settings.threads < 1:
             raise ConfigError(f"threads is {settings.threads}, and must be at least 1")
+        if settings.weights not in (None, "auto", "exact"):
+            raise ConfigError(
+                f"weights is {settings.weights!r}, and the torch backend does not quantize: use auto, exact or"
+                " --backend cpu"
+            )
         quiet_threads()
         import torch
 

@@ -1,8 +1,9 @@
-"""The fields that both endpoints share: how to sample, where to stop, what to stream."""
+"""The fields that the endpoints share: how to sample, where to stop, what to stream."""
 
 from __future__ import annotations
 
 import re
+from typing import Literal
 
 import msgspec
 
@@ -12,7 +13,16 @@ from tensorfold.ir import JSON, Limits, Prompt, Request, Sampling, ToolChoice
 from tensorfold.wire import Int64, LenientNumber, lenient_float, lenient_int
 from tensorfold.wire.grammars import GrammarFields, read_grammar
 
-__all__ = ["MAX_REPLIES", "Controls", "StreamOptions", "build_requests", "read_stops"]
+__all__ = [
+    "MAX_REPLIES",
+    "Controls",
+    "ReplyFields",
+    "StreamOptions",
+    "build_requests",
+    "read_limits",
+    "read_priority",
+    "read_sampling",
+]
 
 MAX_REPLIES = 128
 """The most replies of one body: prompts times `n`."""
@@ -37,8 +47,8 @@ class StreamOptions(msgspec.Struct):
     """With `include_usage`: usage so far on every event, one completion token for each, exact in the last."""
 
 
-class Controls(GrammarFields):
-    """The fields; null means left out, everywhere."""
+class ReplyFields(GrammarFields):
+    """What a reply shall be, in chat, completions and Responses alike; null means left out, everywhere."""
 
     model: str | None = None
     temperature: LenientNumber = None
@@ -50,9 +60,6 @@ class Controls(GrammarFields):
     frequency_penalty: float | None = None
     repetition_penalty: float | None = None
     logit_bias: dict[str, float] | None = None
-    max_tokens: Int64 | None = None
-    max_completion_tokens: Int64 | None = None
-    """The newer name of `max_tokens`; when both are given they must agree."""
     min_tokens: Int64 | None = None
     stop: str | list[str] | None = None
     stop_token_ids: list[Int64] | None = None
@@ -65,11 +72,19 @@ class Controls(GrammarFields):
     loop_detect_window: Int64 | None = None
     """An older name: 0 is false, any other size true."""
     loop_detect_error: bool | None = None
-    n: Int64 | None = None
-    stream: bool | None = None
-    stream_options: StreamOptions | None = None
     draft: bool | None = None
     priority: str | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+
+
+class Controls(ReplyFields):
+    """The fields of chat and completions; null means left out, everywhere."""
+
+    max_tokens: Int64 | None = None
+    max_completion_tokens: Int64 | None = None
+    """The newer name of `max_tokens`; when both are given they must agree."""
+    n: Int64 | None = None
     return_progress: bool | None = None
     """In a stream: tell how far the prompt is, as llama.cpp does."""
     user: str | None = None
@@ -101,9 +116,8 @@ def build_requests(
         raise InvalidRequest(
             f"{len(prompts)} prompts, {choices} replies each: at most {MAX_REPLIES} in all", param=field
         )
-    if controls.priority not in (None, "foreground", "background"):
-        raise DecodeError("priority must be background, foreground or null", param="priority")
-    sampling, limits, grammar = _sampling(controls), _limits(controls), read_grammar(controls)
+    sampling, grammar, priority = read_sampling(controls), read_grammar(controls), read_priority(controls)
+    limits = read_limits(controls, _max_tokens(controls.max_tokens, controls.max_completion_tokens))
     return tuple(
         Request(
             id=context.request_id if len(prompts) == 1 else f"{context.request_id}-{index}",
@@ -115,7 +129,7 @@ def build_requests(
             grammar=grammar,
             tool_choice=tool_choice,
             draft=controls.draft is not False,
-            priority="background" if controls.priority == "background" else "foreground",
+            priority=priority,
             progress=bool(controls.stream and controls.return_progress),
             logprobs=logprobs,
             echo=echo,
@@ -124,18 +138,39 @@ def build_requests(
     )
 
 
-def _sampling(controls: Controls) -> Sampling:
-    top_k = lenient_int(controls.top_k, "top_k")
+def read_priority(fields: ReplyFields) -> Literal["foreground", "background"]:
+    """Who goes first.
+
+    Raises:
+        DecodeError: another word.
+    """
+    match fields.priority:
+        case None | "foreground":
+            return "foreground"
+        case "background":
+            return "background"
+        case _:
+            raise DecodeError("priority must be background, foreground or null", param="priority")
+
+
+def read_sampling(fields: ReplyFields) -> Sampling:
+    """How to draw.
+
+    Raises:
+        DecodeError: a field is malformed.
+        InvalidRequest: a field is impossible.
+    """
+    top_k = lenient_int(fields.top_k, "top_k")
     return Sampling(
-        temperature=lenient_float(controls.temperature, "temperature"),
-        top_p=lenient_float(controls.top_p, "top_p"),
+        temperature=lenient_float(fields.temperature, "temperature"),
+        top_p=lenient_float(fields.top_p, "top_p"),
         top_k=None if top_k is None else max(top_k, 0),  # zero or less is off
-        min_p=controls.min_p,
-        seed=lenient_int(controls.seed, "seed"),
-        presence_penalty=controls.presence_penalty,
-        frequency_penalty=controls.frequency_penalty,
-        repetition_penalty=controls.repetition_penalty,
-        logit_bias=_logit_bias(controls.logit_bias or {}),
+        min_p=fields.min_p,
+        seed=lenient_int(fields.seed, "seed"),
+        presence_penalty=fields.presence_penalty,
+        frequency_penalty=fields.frequency_penalty,
+        repetition_penalty=fields.repetition_penalty,
+        logit_bias=_logit_bias(fields.logit_bias or {}),
     )
 
 
@@ -151,17 +186,22 @@ def _logit_bias(entries: dict[str, float]) -> tuple[tuple[int, float], ...]:
     return tuple(sorted(biases.items()))
 
 
-def _limits(controls: Controls) -> Limits:
+def read_limits(fields: ReplyFields, max_tokens: int | None) -> Limits:
+    """Where to end.
+
+    Raises:
+        InvalidRequest: a field is impossible, or contradicts its other name.
+    """
     return Limits(
-        max_tokens=_max_tokens(controls.max_tokens, controls.max_completion_tokens),
-        min_tokens=controls.min_tokens or 0,
-        stop=read_stops(controls.stop),
-        stop_token_ids=_stop_ids(controls.stop_token_ids or []),
-        ignore_eos=bool(controls.ignore_eos),
-        include_stop_str=bool(controls.include_stop_str_in_output),
-        thinking_budget=_agreed("thinking_budget", controls.thinking_budget, controls.reasoning_budget_tokens) or None,
-        loop_detect=_loop_detect(controls),
-        loop_detect_error=bool(controls.loop_detect_error),
+        max_tokens=max_tokens,
+        min_tokens=fields.min_tokens or 0,
+        stop=_stops(fields.stop),
+        stop_token_ids=_stop_ids(fields.stop_token_ids or []),
+        ignore_eos=bool(fields.ignore_eos),
+        include_stop_str=bool(fields.include_stop_str_in_output),
+        thinking_budget=_agreed("thinking_budget", fields.thinking_budget, fields.reasoning_budget_tokens) or None,
+        loop_detect=_loop_detect(fields),
+        loop_detect_error=bool(fields.loop_detect_error),
     )
 
 
@@ -171,10 +211,10 @@ def _agreed(name: str, one: int | None, other: int | None) -> int | None:
     return other if one is None else one
 
 
-def _loop_detect(controls: Controls) -> bool | None:
-    if controls.loop_detect is None and controls.loop_detect_window is not None:
-        return controls.loop_detect_window != 0
-    return controls.loop_detect
+def _loop_detect(fields: ReplyFields) -> bool | None:
+    if fields.loop_detect is None and fields.loop_detect_window is not None:
+        return fields.loop_detect_window != 0
+    return fields.loop_detect
 
 
 def _max_tokens(older: int | None, newer: int | None) -> int | None:
@@ -186,12 +226,7 @@ def _max_tokens(older: int | None, newer: int | None) -> int | None:
     return older if newer is None else newer
 
 
-def read_stops(stop: str | list[str] | None) -> tuple[str, ...]:
-    """Stop strings.
-
-    Raises:
-        InvalidRequest: too many, or one too long.
-    """
+def _stops(stop: str | list[str] | None) -> tuple[str, ...]:
     stops = (stop,) if isinstance(stop, str) else tuple(stop or ())
     if len(stops) > MAX_STOPS:
         raise InvalidRequest(f"{len(stops)} stop strings, and at most {MAX_STOPS} are looked for", param="stop")

@@ -12,15 +12,14 @@ from tensorfold.ir import (
     Grammar,
     JsonObject,
     JsonSchema,
-    Limits,
     Message,
     Request,
-    Sampling,
     Text,
 )
-from tensorfold.wire import Int64, LenientNumber, lenient_float, lenient_int
+from tensorfold.wire import Int64
 from tensorfold.wire.chats import read_effort
-from tensorfold_dialect_openai.controls import StreamOptions, read_stops
+from tensorfold.wire.grammars import read_grammar
+from tensorfold_dialect_openai.controls import ReplyFields, read_limits, read_priority, read_sampling
 from tensorfold_dialect_openai.responses_items import WireInput, read_input
 from tensorfold_dialect_openai.responses_tools import WireTool, WireToolChoice, read_tool_choice, read_tools
 
@@ -60,16 +59,13 @@ class WireText(msgspec.Struct):
     verbosity: str | None = None
 
 
-class ResponsesBody(msgspec.Struct, kw_only=True):
-    """The fields; null means left out, everywhere. The last ten are those that chat has beyond OpenAI's."""
+class ResponsesBody(ReplyFields, kw_only=True):
+    """The fields, with those that chat has beyond OpenAI's; null means left out, everywhere."""
 
-    model: str | None = None
     input: WireInput | None = None
     instructions: str | None = None
     previous_response_id: str | None = None
     max_output_tokens: Int64 | None = None
-    temperature: LenientNumber = None
-    top_p: LenientNumber = None
     reasoning: WireReasoning | None = None
     text: WireText | None = None
     tools: list[WireTool] | None = None
@@ -78,18 +74,10 @@ class ResponsesBody(msgspec.Struct, kw_only=True):
     include: list[str] | None = None
     metadata: dict[str, str] | None = None
     store: bool | None = None
-    stream: bool | None = None
-    stream_options: StreamOptions | None = None
     user: str | None = None
-    top_k: LenientNumber = None
-    min_p: float | None = None
-    seed: LenientNumber = None
-    stop: str | list[str] | None = None
-    ignore_eos: bool | None = None
-    thinking_budget: Int64 | None = None
     chat_template_kwargs: dict[str, JSON] | None = None
-    draft: bool | None = None
-    priority: str | None = None
+    template_vars: dict[str, JSON] | None = None
+    """Its other name, as in chat."""
 
 
 def new_messages(body: ResponsesBody) -> tuple[Message, ...]:
@@ -123,24 +111,19 @@ def build_request(
     chat = Chat(
         messages=(*system, *earlier, *added),
         tools=tools,
-        template_kwargs=body.chat_template_kwargs or {},
+        template_kwargs={**(body.template_vars or {}), **(body.chat_template_kwargs or {})},
         reasoning_effort=read_effort(body.reasoning.effort if body.reasoning else None, "reasoning.effort"),
     )
     return Request(
         id=context.request_id,
         prompt=chat,
         model=body.model or "",
-        sampling=_sampling(body),
-        limits=Limits(
-            max_tokens=body.max_output_tokens,
-            stop=read_stops(body.stop),
-            ignore_eos=bool(body.ignore_eos),
-            thinking_budget=body.thinking_budget or None,
-        ),
-        grammar=_grammar(body.text),
+        sampling=read_sampling(body),
+        limits=read_limits(body, body.max_output_tokens),
+        grammar=_grammar(body),
         tool_choice=choice,
         draft=body.draft is not False,
-        priority="background" if body.priority == "background" else "foreground",
+        priority=read_priority(body),
     )
 
 
@@ -152,8 +135,6 @@ def _check(body: ResponsesBody) -> None:
         raise InvalidRequest("max_output_tokens must be at least 1", param="max_output_tokens")
     if body.text is not None and body.text.verbosity not in (None, "medium"):
         raise Unsupported("text.verbosity is not served here: leave it out, or give medium", param="text.verbosity")
-    if body.priority not in (None, "foreground", "background"):
-        raise DecodeError("priority must be background, foreground or null", param="priority")
     _check_metadata(body.metadata or {})
 
 
@@ -168,19 +149,15 @@ def _check_metadata(metadata: dict[str, str]) -> None:
             )
 
 
-def _sampling(body: ResponsesBody) -> Sampling:
-    top_k = lenient_int(body.top_k, "top_k")
-    return Sampling(
-        temperature=lenient_float(body.temperature, "temperature"),
-        top_p=lenient_float(body.top_p, "top_p"),
-        top_k=None if top_k is None else max(top_k, 0),  # zero or less is off
-        min_p=body.min_p,
-        seed=lenient_int(body.seed, "seed"),
-    )
+def _grammar(body: ResponsesBody) -> Grammar | None:
+    """What the text has to be, in the API's own field or in those that chat has besides."""
+    told, own = read_grammar(body), _format(None if body.text is None else body.text.format)
+    if told is not None and own is not None:
+        raise InvalidRequest("text.format and another field both bind the reply's form: give one", param="text.format")
+    return told if own is None else own
 
 
-def _grammar(text: WireText | None) -> Grammar | None:
-    format = None if text is None else text.format
+def _format(format: WireFormat | None) -> Grammar | None:
     if format is None or format.type == "text":
         return None
     match format.type:

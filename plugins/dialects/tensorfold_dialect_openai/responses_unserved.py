@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tensorfold.ir import JSON
+from tensorfold_dialect_openai.unserved import SHARED_FIELDS
 
 __all__ = ["RESPONSES_FIELDS"]
 
@@ -16,8 +17,7 @@ RESPONSES_FIELDS: Mapping[str, tuple[JSON, ...]] = {
     "truncation": ("disabled",),
     "top_logprobs": (0,),
     "context_management": ([],),
-    "moderation": (),
     "access_programs": ([],),
     "image": (),
-    "service_tier": ("auto", "default"),
+    **SHARED_FIELDS,
 }

@@ -10,11 +10,11 @@ from typing import TypeAlias
 
 from tensorfold.ir import JSON
 
-__all__ = ["CHAT_FIELDS", "COMPLETION_FIELDS"]
+__all__ = ["CHAT_FIELDS", "COMPLETION_FIELDS", "SHARED_FIELDS"]
 
 Fields: TypeAlias = Mapping[str, tuple[JSON, ...]]
 
-_SHARED: Fields = {
+SHARED_FIELDS: Fields = {
     # OpenAI
     "service_tier": ("auto", "default"),
     "prediction": (),
@@ -73,6 +73,7 @@ _SHARED: Fields = {
     "guidance_scale": (1,),
     "negative_prompt": ("",),
 }
+"""Of every endpoint that replies."""
 
 CHAT_FIELDS: Fields = {
     "functions": ([],),
@@ -88,13 +89,13 @@ CHAT_FIELDS: Fields = {
     "echo": (False,),
     "response_prefix": ("",),
     "add_special_tokens": (False,),
-    **_SHARED,
+    **SHARED_FIELDS,
 }
 """Of `/v1/chat/completions`."""
 
 COMPLETION_FIELDS: Fields = {
     "suffix": ("",),
     "prompt_embeds": (),
-    **_SHARED,
+    **SHARED_FIELDS,
 }
 """Of `/v1/completions`."""

@@ -72,7 +72,7 @@ class FlashNextDraftHead(Generic[A]):
 def draft_head(layers: LayerBuilder[A], embedding: Embedding, head: Linear) -> FlashNextDraftHead[A] | None:
     """The head, if the config tells of one and the checkpoint still has it: converters drop it."""
     config, weights = layers.config, layers.weights
-    if not config.draft or not weights.has(f"{_ROOT}.fc_embedding.weight"):
+    if not config.draft or not weights.has_draft(f"{_ROOT}.fc_embedding.weight"):
         weights.ignore(f"{_ROOT}.*")
         return None
 

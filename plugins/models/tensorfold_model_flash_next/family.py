@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tensorfold.compute.declared import sampling_defaults
-from tensorfold.compute.nested import text_stop_ids, towers
+from tensorfold.compute.nested import senses, text_stop_ids, towers
 from tensorfold.contracts.arrays import A
 from tensorfold.contracts.chat import ChatFormat
 from tensorfold.contracts.family import Claim, Geometry, GgufArchitecture
@@ -14,7 +14,6 @@ from tensorfold.contracts.weights import Weights
 from tensorfold_model_flash_next.config import flash_next_config
 from tensorfold_model_flash_next.decoder import FlashNextDecoder, build, states
 from tensorfold_model_flash_next.format import chat_format
-from tensorfold_model_flash_next.parameters import draft_parameters, parameters
 
 __all__ = ["FlashNextFamily"]
 
@@ -61,9 +60,7 @@ class FlashNextFamily:
             states=states(read),
             stop_ids=text_stop_ids(config),
             sampling=sampling_defaults(config),
-            parameters=parameters(read),
-            draft_parameters=draft_parameters(read),
-            capabilities=_CAPABILITIES,
+            capabilities=_CAPABILITIES | senses(config),
         )
 
     def build(self, config: ModelConfig, weights: Weights[A]) -> FlashNextDecoder[A]:

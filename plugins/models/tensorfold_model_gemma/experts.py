@@ -37,7 +37,7 @@ class ExpertsLayer(Generic[A]):
         """`[R, H]` to `[R, H]`."""
         mixed: A = x + self.mixed_norm(ops, self.mixer(ops, step, self.mixer_norm(ops, x)))
         dense = self.mlp_out_norm(ops, self.mlp(ops, step, self.mlp_norm(ops, mixed)))
-        ids, weights = ops.route(ops.linear(self.router_norm(ops, mixed), self.gate), self.router)
+        ids, weights = ops.route(ops.linear(self.router_norm(ops, mixed), self.gate, wide=True), self.router)
         chosen = ops.experts(self.experts_norm(ops, mixed), ids, weights, self.experts)
         both: A = dense + self.experts_out_norm(ops, chosen)
         out: A = mixed + self.out_norm(ops, both)

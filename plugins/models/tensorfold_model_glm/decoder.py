@@ -73,7 +73,7 @@ def build(config: GlmConfig, weights: Weights[A]) -> GlmDecoder[A]:
     head = weights.head(names.head, embedding if config.tied else None, shape=table)
     behind = f"{root}.layers.{len(config.layers)}"
     draft: DraftHead[A] | None = None
-    if config.draft and weights.has(f"{behind}.eh_proj.weight"):
+    if config.draft and weights.has_draft(f"{behind}.eh_proj.weight"):
         draft = draft_head(config, weights, behind, embedding, head)
     else:
         weights.ignore(f"{behind}.*")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tensorfold.compute.declared import sampling_defaults
-from tensorfold.compute.nested import text_stop_ids, towers
+from tensorfold.compute.nested import senses, text_stop_ids, towers
 from tensorfold.contracts.arrays import A
 from tensorfold.contracts.chat import ChatFormat
 from tensorfold.contracts.family import Claim, Geometry, GgufArchitecture
@@ -15,7 +15,6 @@ from tensorfold.errors import CheckpointUnsupported
 from tensorfold_model_glm.config import VARIANTS, Variant, glm_config
 from tensorfold_model_glm.decoder import GlmDecoder, build, states
 from tensorfold_model_glm.format import chat_format
-from tensorfold_model_glm.parameters import draft_parameters, parameters
 
 __all__ = ["GlmFamily"]
 
@@ -60,9 +59,7 @@ class GlmFamily:
             states=states(read),
             stop_ids=text_stop_ids(config),
             sampling=sampling_defaults(config),
-            parameters=parameters(read),
-            draft_parameters=draft_parameters(read),
-            capabilities=_CAPABILITIES,
+            capabilities=_CAPABILITIES | senses(config),
         )
 
     def build(self, config: ModelConfig, weights: Weights[A]) -> GlmDecoder[A]:

@@ -116,17 +116,6 @@ class LlamaConfig:
     tied: bool
     """The output head is the embedding."""
 
-    @property
-    def parameters(self) -> int:
-        """Number of weights, a tied head counted once."""
-        queries, keys = self.heads * self.head_dim, self.kv_heads * self.head_dim
-        attention = self.hidden * (2 * queries + 2 * keys)
-        attention += (queries + 2 * keys) * bool(self.qkv_bias) + self.hidden * bool(self.out_bias)
-        norms = 2 * self.hidden + 2 * self.head_dim * self.variant.qk_norm
-        mlp = 3 * self.hidden * self.width + (2 * self.width + self.hidden) * bool(self.mlp_bias)
-        tables = self.vocabulary * self.hidden * (1 if self.tied else 2)
-        return tables + self.layers * (attention + norms + mlp) + self.hidden
-
 
 def llama_config(config: ModelConfig, variant: Variant) -> LlamaConfig:
     """The config of a checkpoint of this variant.

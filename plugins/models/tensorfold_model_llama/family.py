@@ -69,7 +69,6 @@ class LlamaFamily:
             states=states(read),
             stop_ids=stop_ids(config),
             sampling=sampling_defaults(config),
-            parameters=read.parameters,
         )
 
     def build(self, config: ModelConfig, weights: Weights[A]) -> LlamaDecoder[A]:

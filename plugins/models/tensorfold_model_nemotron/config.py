@@ -76,43 +76,6 @@ class NemotronConfig:
     eps: float
     window: int
 
-    @property
-    def parameters(self) -> int:
-        """Number of weights, the draft head not counted."""
-        return 2 * self.vocabulary * self.hidden + sum(self._layer(kind) for kind in self.kinds) + self.hidden
-
-    @property
-    def draft_parameters(self) -> int:
-        """Number of weights that only the draft head has: its layers, two rows into one, three norms."""
-        if not self.draft_kinds:
-            return 0
-        return sum(self._layer(kind) for kind in self.draft_kinds) + 2 * self.hidden**2 + 3 * self.hidden
-
-    def _layer(self, kind: BlockKind) -> int:
-        match kind:
-            case "mamba":
-                block = self.mamba.parameters(self.hidden)
-            case "attention":
-                block = 2 * self.hidden * (self.heads + self.kv_heads) * self.head_dim
-            case "mlp":
-                block = self._feed_forward(self.width)
-            case "moe":
-                block = self._mixture()
-        return block + self.hidden
-
-    def _feed_forward(self, width: int) -> int:
-        return 2 * self.hidden * width + (self.hidden + width) * self.mlp_bias
-
-    def _mixture(self) -> int:
-        if self.mixture is None:
-            return 0
-        sizes = self.mixture
-        inner = sizes.inner or self.hidden
-        gate = sizes.count * (self.hidden + 1)
-        experts = sizes.count * 2 * inner * sizes.width
-        around = 0 if sizes.inner is None else 2 * self.hidden * inner + (self.hidden + inner) * self.mlp_bias
-        return gate + experts + around + self._feed_forward(sizes.shared_width)
-
 
 def nemotron_config(config: ModelConfig) -> NemotronConfig:
     """The config of a checkpoint.

@@ -22,7 +22,7 @@ def draft_head(layers: LayerBuilder[A], embedding: Embedding, head: Linear) -> D
     """
     config, weights = layers.config, layers.weights
     first, last = f"{DRAFT_ROOT}.layers.0", f"{DRAFT_ROOT}.layers.{len(config.draft_kinds) - 1}"
-    if not config.draft_kinds or not weights.has(f"{first}.eh_proj.weight"):
+    if not config.draft_kinds or not weights.has_draft(f"{first}.eh_proj.weight"):
         return None
     prefixes = (f"{DRAFT_ROOT}.layers.{number}" for number in range(len(config.draft_kinds)))
     return DraftHead(

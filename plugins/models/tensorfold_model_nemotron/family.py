@@ -62,8 +62,6 @@ class NemotronFamily:
             states=states(read),
             stop_ids=stop_ids(config),
             sampling=sampling_defaults(config),
-            parameters=read.parameters,
-            draft_parameters=read.draft_parameters,
             capabilities=frozenset({"tools", "thinking"}),
         )
 

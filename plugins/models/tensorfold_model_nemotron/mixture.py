@@ -34,7 +34,7 @@ class LatentMixture(Generic[A]):
 
     def __call__(self, ops: Ops[A], step: Step[A], x: A) -> A:
         """`[R, H]` to `[R, H]`."""
-        ids, weights = ops.route(ops.linear(x, self.gate), self.router, self.bias)
+        ids, weights = ops.route(ops.linear(x, self.gate, wide=True), self.router, self.bias)
         chosen = ops.experts(ops.linear(x, self.narrow), ids, weights, self.experts)
         both: A = ops.linear(chosen, self.widen) + self.shared(ops, step, x)
         return both

@@ -108,35 +108,6 @@ class QwenConfig:
     draft: bool
     """The config tells of a draft head of one attention layer."""
 
-    @property
-    def parameters(self) -> int:
-        """Number of weights, a tied head counted once, the draft head not at all."""
-        tables = self.vocabulary * self.hidden * (1 if self.tied else 2)
-        return tables + sum(self._layer(kind) for kind in self.kinds) + self.hidden
-
-    @property
-    def draft_parameters(self) -> int:
-        """Number of weights that only the draft head has: a layer, two rows into one, three norms."""
-        return self._layer("full_attention") + 2 * self.hidden**2 + 3 * self.hidden if self.draft else 0
-
-    def _layer(self, kind: LayerKind) -> int:
-        mixer = self._attention if kind == "full_attention" else self.delta.parameters(self.hidden)
-        return mixer + self._feed_forward + 2 * self.hidden
-
-    @property
-    def _attention(self) -> int:
-        queries, keys = self.heads * self.head_dim, self.kv_heads * self.head_dim
-        biases = (2 * queries + 2 * keys + self.hidden) * self.attention_bias
-        return self.hidden * (3 * queries + 2 * keys) + biases + 2 * self.head_dim
-
-    @property
-    def _feed_forward(self) -> int:
-        if self.mixture is None:
-            return 3 * self.hidden * self.width
-        mixture = self.mixture
-        gates = self.hidden * (mixture.count + 1)
-        return gates + 3 * self.hidden * (mixture.count * mixture.width + mixture.shared_width)
-
 
 def qwen_config(config: ModelConfig, variant: Variant) -> QwenConfig:
     """The config of a checkpoint of this variant, with or without a vision tower.

@@ -20,7 +20,7 @@ DRAFT_STATE: Final = f"{_LAYER}.kv"
 def draft_head(layers: LayerBuilder[A], embedding: Embedding, head: Linear) -> DraftHead[A] | None:
     """The head, if the config tells of one and the checkpoint still has it: converters drop it."""
     config, weights = layers.config, layers.weights
-    if not config.draft or not weights.has(f"{_ROOT}.fc.weight"):
+    if not config.draft or not weights.has_draft(f"{_ROOT}.fc.weight"):
         return None
     return DraftHead(
         embedding=embedding,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tensorfold.compute.declared import sampling_defaults
-from tensorfold.compute.nested import text_config, text_stop_ids, towers
+from tensorfold.compute.nested import senses, text_config, text_stop_ids, towers
 from tensorfold.contracts.arrays import A
 from tensorfold.contracts.chat import ChatFormat
 from tensorfold.contracts.family import Claim, Geometry, GgufArchitecture
@@ -77,9 +77,7 @@ class QwenFamily:
             states=states(read),
             stop_ids=text_stop_ids(config),
             sampling=sampling_defaults(config),
-            parameters=read.parameters,
-            draft_parameters=read.draft_parameters,
-            capabilities=_CAPABILITIES | ({"vision"} & set(towers(config))),
+            capabilities=_CAPABILITIES | senses(config),
         )
 
     def build(self, config: ModelConfig, weights: Weights[A]) -> QwenDecoder[A]:

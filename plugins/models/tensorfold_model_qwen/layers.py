@@ -8,7 +8,7 @@ from typing import Generic
 from tensorfold.compute.layers import Block, ResidualLayer, RmsNorm, gated_mlp, rms_norm
 from tensorfold.compute.layers.gated_attention import gated_attention
 from tensorfold.compute.layers.gated_delta import gated_delta
-from tensorfold.compute.layers.moe import Mixture
+from tensorfold.compute.layers.moe import mixture
 from tensorfold.contracts.arrays import A
 from tensorfold.contracts.handles import Router
 from tensorfold.contracts.weights import Weights
@@ -84,8 +84,7 @@ class LayerBuilder(Generic[A]):
 
     def _mixture(self, prefix: str, sizes: MixtureSizes) -> Block[A]:
         config, weights = self.config, self.weights
-        stacked = f"{prefix}.switch_mlp"  # MLX's name
-        experts = stacked if weights.has(f"{stacked}.gate_proj.weight") else f"{prefix}.experts"
+        converted = weights.has(f"{prefix}.switch_mlp.gate_proj.weight")  # MLX's name
         shared = gated_mlp(
             weights,
             f"{prefix}.shared_expert",
@@ -94,16 +93,15 @@ class LayerBuilder(Generic[A]):
             act=config.act,
             bias=False,
         )
-        return Mixture(
-            gate=weights.linear(
-                f"{prefix}.gate",
-                f"{prefix}.shared_expert_gate",
-                sizes=(sizes.count, 1),
-                columns=config.hidden,
-                bias=False,
-            ),
+        return mixture(
+            weights,
+            prefix,
+            hidden=config.hidden,
+            width=sizes.width,
+            count=sizes.count,
             router=Router(k=sizes.chosen, score="softmax"),
-            experts=weights.experts(experts, sizes.count, act=config.act, shape=(sizes.width, config.hidden)),
+            act=config.act,
             shared=weights.block(shared),
-            gated=True,
+            shared_gate="shared_expert_gate",
+            experts="switch_mlp" if converted else "experts",
         )

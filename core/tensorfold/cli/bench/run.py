@@ -16,6 +16,7 @@ from tensorfold.cli.bench.report import Figures, as_json, table
 from tensorfold.cli.bench.workload import Endpoint, Workload
 from tensorfold.cli.client import Address, Client
 from tensorfold.cli.early import Launch
+from tensorfold.cli.foreign import foreign_commands
 from tensorfold.cli.keys import key_option
 
 __all__ = ["command"]
@@ -27,9 +28,18 @@ _TURNS = 4
 def command(launch: Launch) -> click.Command:
     """The command."""
 
+    @click.pass_context
     def bench(
-        url: str, against: str | None, key: str | None, model: str | None, as_data: bool, **workload: Unpack[_Load]
+        context: click.Context,
+        url: str,
+        against: str | None,
+        key: str | None,
+        model: str | None,
+        as_data: bool,
+        **workload: Unpack[_Load],
     ) -> int:
+        if context.invoked_subcommand is not None:
+            return 0
         wanted = _workload(workload)
         clients = [Client(Address.of(each), key) for each in (url, against) if each is not None]
         figures = asyncio.run(_measure(clients, model, wanted))
@@ -39,10 +49,13 @@ def command(launch: Launch) -> click.Command:
                 click.echo(f"{each.server}: {problem}", err=True)
         return 1 if any(each.failed for each in figures) else 0
 
-    return click.Command(
+    return click.Group(
         "bench",
+        commands=foreign_commands(launch.plugins, "bench", ()),
         callback=bench,
         params=_options(),
+        invoke_without_command=True,
+        subcommand_metavar="[COMMAND [ARGS]...]",
         help="Put load on a server and measure it; any OpenAI-compatible server will do.",
     )
 

@@ -49,11 +49,6 @@ class DeltaSizes:
             f"{name}.delta": Recurrent((self.value_heads, self.key_dim, self.value_dim), group=group),
         }
 
-    def parameters(self, hidden: int) -> int:
-        """Number of weights."""
-        projections = hidden * (self.channels + 2 * self.values + 2 * self.value_heads)
-        return projections + self.channels * self.taps + 2 * self.value_heads + self.value_dim
-
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class GatedDelta(Generic[A]):

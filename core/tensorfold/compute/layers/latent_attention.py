@@ -124,7 +124,7 @@ def latent_attention(
             bias=False,
         ),
         latent_norm=rms_norm(weights, f"{prefix}.kv_a_layernorm", shape.latent, norm_eps),
-        up=weights.latent_up(f"{prefix}.kv_b_proj", shape.heads, shape.nope, shape.value),
+        up=weights.latent_up(f"{prefix}.kv_b_proj", shape.heads, shape.nope, shape.value, columns=shape.latent),
         out=weights.linear(f"{prefix}.o_proj", sizes=(hidden,), columns=shape.heads * shape.value, bias=False),
         rope=rope,
         indexer=indexer,

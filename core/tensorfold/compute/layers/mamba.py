@@ -49,13 +49,6 @@ class MambaSizes:
             f"{name}.ssd": Recurrent((self.heads, self.head_dim, self.state), group=group),
         }
 
-    def parameters(self, hidden: int) -> int:
-        """Number of weights."""
-        inputs = self.values + self.channels + self.heads
-        projections = hidden * (inputs + self.values) + (inputs + hidden) * self.bias
-        conv = self.channels * (self.taps + self.conv_bias)
-        return projections + conv + 3 * self.heads + self.values
-
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Mamba(Generic[A]):

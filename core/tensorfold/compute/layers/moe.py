@@ -20,28 +20,24 @@ class Mixture(Generic[A]):
     """The chosen experts' outputs, weighed and summed, plus the shared expert's."""
 
     gate: Linear
-    """Logits of the experts, and with `gated` one more behind them."""
+    """Logits of the experts."""
     router: Router
     experts: Experts
     bias: A | None = None
     """`[experts]`, f32: added to the scores that choose, not to those that weigh."""
     shared: Block[A] | None = None
-    gated: bool = False
-    """The shared expert's output is multiplied by the sigmoid of a logit of its own."""
+    shared_gate: Linear | None = None
+    """One logit, by whose sigmoid the shared expert's output is multiplied."""
 
     def __call__(self, ops: Ops[A], step: Step[A], x: A) -> A:
         """`[R, H]` to `[R, H]`."""
-        logits = ops.linear(x, self.gate)
-        opening: A | None = None
-        if self.gated:
-            logits, opening = ops.split(logits, (self.experts.count, 1))
-        ids, weights = ops.route(logits, self.router, self.bias)
+        ids, weights = ops.route(ops.linear(x, self.gate, wide=True), self.router, self.bias)
         chosen = ops.experts(x, ids, weights, self.experts)
         if self.shared is None:
             return chosen
         shared = self.shared(ops, step, x)
-        if opening is not None:
-            shared = ops.sigmoid(opening) * shared
+        if self.shared_gate is not None:
+            shared = ops.sigmoid(ops.linear(x, self.shared_gate)) * shared
         both: A = chosen + shared
         return both
 
@@ -60,6 +56,7 @@ def mixture(
     bias: str | None = None,
     shared: Block[A] | None = None,
     shared_gate: str | None = None,
+    experts: str = "experts",
 ) -> Mixture[A]:
     """The block of modules `prefix.gate` and `prefix.experts`.
 
@@ -71,16 +68,17 @@ def mixture(
         bias: the tensor under the prefix that holds the choosing bias (`gate.e_score_correction_bias`).
         shared: the expert that every row passes.
         shared_gate: the module under the prefix that gives the shared expert's logit.
+        experts: the module under the prefix that holds them, where a converter renames it.
     """
-    names, sizes = [f"{prefix}.gate"], [count]
-    if shared_gate is not None:
-        names.append(f"{prefix}.{shared_gate}")
-        sizes.append(1)
+
+    def gate(name: str, size: int) -> Linear:
+        return weights.linear(f"{prefix}.{name}", sizes=(size,), columns=hidden, bias=False)
+
     return Mixture(
-        gate=weights.linear(*names, sizes=tuple(sizes), columns=hidden, bias=False),
+        gate=gate("gate", count),
         router=router,
-        experts=weights.experts(f"{prefix}.experts", count, up=up, act=act, limit=limit, shape=(width, hidden)),
+        experts=weights.experts(f"{prefix}.{experts}", count, up=up, act=act, limit=limit, shape=(width, hidden)),
         bias=None if bias is None else weights.vector(f"{prefix}.{bias}", shape=(count,)),
         shared=shared,
-        gated=shared_gate is not None,
+        shared_gate=None if shared_gate is None else gate(shared_gate, 1),
     )

@@ -119,30 +119,21 @@ def ngram_hash(weights: Weights[A], prefix: str, shape: NgramShape, boundary: in
     """The hash of the integer tensors under a prefix (`ple.ple_embedding`).
 
     Raises:
-        WeightsMismatch: they are not as many as the config implies, or reach beyond the table.
+        WeightsMismatch: they reach beyond the table.
     """
-    sizes = _numbers(weights, f"{prefix}.ngram_heads_vocab_sizes", shape.parts)
-    offsets = _numbers(weights, f"{prefix}.ngram_heads_offsets", shape.parts)
+    sizes = weights.ints(f"{prefix}.ngram_heads_vocab_sizes", shape=(shape.parts,))
+    offsets = weights.ints(f"{prefix}.ngram_heads_offsets", shape=(shape.parts,))
     if (sizes < 0).any() or (offsets < 0).any() or (offsets + sizes > shape.rows).any():
         raise WeightsMismatch(
             f"{prefix}: ngram_heads_offsets and ngram_heads_vocab_sizes reach beyond the table's {shape.rows} rows"
         )
     return NgramHash(
         shape=shape,
-        multipliers=_numbers(weights, f"{prefix}.layer_multipliers", shape.longest),
+        multipliers=weights.ints(f"{prefix}.layer_multipliers", shape=(shape.longest,)),
         sizes=sizes,
         offsets=offsets,
         boundary=boundary,
     )
-
-
-def _numbers(weights: Weights[A], name: str, count: int) -> NDArray[np.int64]:
-    numbers = weights.ints(name)
-    if len(numbers) == count:
-        return numbers
-    if weights.has(name):
-        raise WeightsMismatch(f"{name} has {len(numbers)} numbers, and must have {count}")
-    return np.zeros(count, np.int64)  # it is missing, and will be told with all that is
 
 
 def ngram_injection(

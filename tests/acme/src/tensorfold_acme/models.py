@@ -77,7 +77,6 @@ class AcmeFamily:
             states={STATE: KV(2, hidden // 2, hidden // 2)},
             stop_ids=stop_ids(config),
             sampling=sampling_defaults(config),
-            parameters=vocabulary * hidden + hidden + 4 * hidden * hidden,
         )
 
     def build(self, config: ModelConfig, weights: Weights[A]) -> AcmeDecoder[A]:

@@ -1,0 +1,189 @@
+"""The arrays of this backend: rows in memory that may not be computed yet."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorfold_backend_cpu.kernels.elementwise import RUN, Add, Gather
+from tensorfold_backend_cpu.kernels.quantized import BLOCK, Quantize
+from tensorfold_backend_cpu.machine import Machine
+from tensorfold_backend_cpu.memory import Buffer
+from tensorfold_backend_cpu.places import Place, Target
+
+__all__ = ["Rows", "blocks", "place"]
+
+_FLOAT: Final = np.dtype(np.float32)
+
+
+def blocks(columns: int) -> int:
+    """Items into which a row of so many columns is divided."""
+    return (columns + BLOCK - 1) // BLOCK
+
+
+def place(x: Rows) -> Place:
+    """Where rows lie."""
+    return Place(x.address, x.stride)
+
+
+class Rows:
+    """An array: rows `[R, ...]`, each of them contiguous. Reading it on the host carries out what is recorded."""
+
+    __slots__ = ("_integers", "address", "dtype", "machine", "owner", "shape", "stride")
+
+    def __init__(
+        self,
+        machine: Machine,
+        shape: Sequence[int],
+        dtype: np.dtype[Any],
+        owner: Buffer | NDArray[Any],
+        address: int,
+        stride: int | None = None,
+    ) -> None:
+        self.machine = machine
+        self.shape = tuple(shape)
+        self.dtype = dtype
+        self.address = address
+        self.stride = math.prod(self.shape[1:]) * dtype.itemsize if stride is None else stride
+        """Bytes from row to row."""
+        self.owner = owner
+        """Whose memory it is."""
+        self._integers: dict[int, tuple[Target, Buffer]] = {}
+
+    # ---- making ----------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def new(machine: Machine, shape: Sequence[int]) -> Rows:
+        """Floats that a call is about to write."""
+        buffer = machine.pool.take(4 * math.prod(shape))
+        return Rows(machine, shape, _FLOAT, buffer, buffer.memory.address)
+
+    @staticmethod
+    def of(machine: Machine, values: NDArray[Any]) -> Rows:
+        """What the host has, without a copy if it is contiguous; nobody may write to it."""
+        if values.dtype == np.float64:
+            values = values.astype(np.float32)
+        values = np.ascontiguousarray(values) if values.ndim else values.reshape(1)
+        return Rows(machine, values.shape, values.dtype, values, int(values.ctypes.data))
+
+    def view(self, shape: Sequence[int], offset: int = 0, stride: int | None = None) -> Rows:
+        """A part of the same memory, `offset` bytes in."""
+        return Rows(self.machine, shape, self.dtype, self.owner, self.address + offset, stride)
+
+    # ---- what it is ------------------------------------------------------------------------------------------
+
+    @property
+    def count(self) -> int:
+        """Elements."""
+        return math.prod(self.shape)
+
+    @property
+    def whole(self) -> bool:
+        """Whether rows follow each other without gaps."""
+        return self.stride == math.prod(self.shape[1:]) * self.dtype.itemsize or self.shape[:1] == (1,)
+
+    def values(self) -> NDArray[Any]:
+        """The array on the host, once it is computed; valid as long as this object and until the next Step."""
+        self.machine.run()
+        strides = [self.dtype.itemsize] * len(self.shape)
+        for axis in range(len(self.shape) - 2, -1, -1):
+            strides[axis] = strides[axis + 1] * self.shape[axis + 1]
+        if self.shape:
+            strides[0] = self.stride if len(self.shape) > 1 else self.stride or self.dtype.itemsize
+        owner = self.owner
+        memory = owner.memory.bytes if isinstance(owner, Buffer) else owner.reshape(-1).view(np.uint8)
+        offset = self.address - int(memory.ctypes.data)
+        return np.ndarray(self.shape, self.dtype, memory, offset, strides)
+
+    def floats(self) -> Rows:
+        """The same as floats, which it nearly always is."""
+        return self if self.dtype == _FLOAT else Rows.of(self.machine, self.values().astype(np.float32))
+
+    def packed(self) -> Rows:
+        """The same as floats without gaps."""
+        if self.dtype != _FLOAT:
+            return self.floats()
+        if self.whole:
+            return self
+        copy = Rows.new(self.machine, self.shape)
+        self.machine.call(
+            Gather(
+                items=self.shape[0],
+                x=self.address,
+                x_stride=self.stride,
+                index=0,
+                columns=math.prod(self.shape[1:]),
+                out=copy.address,
+                out_stride=copy.stride,
+            ),
+            self.owner,
+        )
+        return copy
+
+    def integers(self, step: int) -> Target:
+        """The rows `[R, columns]` as integers with a scale for each `step` columns; made once.
+
+        What uses them is recorded together with `forms`.
+        """
+        found = self._integers.get(step)
+        if found is None:
+            rows, columns = self.shape
+            buffer = self.machine.pool.take(Target.size(rows, columns, step))
+            target = Target(buffer.memory.address, rows, columns, step)
+            self.machine.call(
+                Quantize(
+                    items=rows * blocks(target.padded),
+                    x=self.address,
+                    x_stride=self.stride,
+                    columns=columns,
+                    step=step,
+                    padded=target.padded,
+                    target=target.address,
+                ),
+                self.owner,
+                target,
+            )
+            found = self._integers[step] = (target, buffer)
+        return found[0]
+
+    @property
+    def forms(self) -> tuple[object, ...]:
+        """What calls on these rows refer to, and must keep until they have run."""
+        return (self.owner, *(target for target, _ in self._integers.values()))
+
+    # ---- what families may do --------------------------------------------------------------------------------
+
+    def __add__(self, other: Any) -> Rows:
+        if isinstance(other, Rows) and other.shape == self.shape and other.dtype == self.dtype == _FLOAT:
+            a, b = self.packed(), other.packed()
+            out = Rows.new(self.machine, self.shape)
+            items = (self.count + RUN - 1) // RUN
+            self.machine.call(
+                Add(items=items, a=a.address, b=b.address, count=self.count, out=out.address), a.owner, b.owner
+            )
+            return out
+        return Rows.of(self.machine, np.asarray(self.values() + _host(other)))
+
+    __radd__ = __add__
+
+    def __mul__(self, other: Any) -> Rows:
+        return Rows.of(self.machine, np.asarray(self.values() * _host(other)))
+
+    __rmul__ = __mul__
+
+    def __getitem__(self, index: Any) -> Rows:
+        if isinstance(index, slice) and self.shape:
+            first, last, step = index.indices(self.shape[0])
+            if step == 1:
+                return self.view((max(0, last - first), *self.shape[1:]), first * self.stride, self.stride)
+        # A copy, for the memory may be lent again when this object goes.
+        return Rows.of(self.machine, np.array(self.values()[index]))
+
+
+def _host(other: Any) -> Any:
+    """An operand that numpy takes."""
+    return other.values() if isinstance(other, Rows) else other

@@ -1,0 +1,155 @@
+"""What `/metrics` reads off the real engine: it moves with the work, and falls back when the work is gone."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tensorfold.engine.engine import LocalEngine
+from tensorfold.engine.settings import EngineSettings
+from tensorfold.http import ServerSettings, create_app
+from tensorfold.testing.dialects import MODEL
+from tensorfold.testing.scripted import Script, Stall
+from tensorfold.testing.serving import served
+from tensorfold.testing.toy_engine import toy_engine
+from tensorfold_dialect_llamacpp import llamacpp_dialect
+from tensorfold_dialect_openai import openai_dialect
+
+REPLY = tuple(b"a reply of some length")
+
+
+@contextmanager
+def serving(engine: LocalEngine) -> Iterator[httpx.Client]:
+    """A real server over a real engine."""
+    engine.start()
+    app = create_app(engine=engine, model=MODEL, dialects=[openai_dialect(), llamacpp_dialect()])
+    with (
+        served(app, ServerSettings(port=0, drain_seconds=0.0)) as url,
+        httpx.Client(base_url=url, timeout=20) as client,
+    ):
+        yield client
+
+
+def readings(client: httpx.Client) -> dict[str, float]:
+    """Every sample, by its name and the values of its labels."""
+    families = text_string_to_metric_families(client.get("/metrics").text)
+    return {
+        ":".join([sample.name, *sample.labels.values()]): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+def until(claim: Callable[[], bool]) -> None:
+    """Wait for something that the server does; a claim that never holds is a failed test."""
+    give_up = time.monotonic() + 20
+    while not claim():
+        assert time.monotonic() < give_up, "the server never came to it"
+        time.sleep(0.005)
+
+
+def send(client: httpx.Client, **body: Any) -> socket.socket:
+    """A streamed completion, whose answer nobody reads."""
+    content = json.dumps({"model": "m", "stream": True, **body}).encode()
+    connection = socket.create_connection((client.base_url.host, client.base_url.port or 80), timeout=20)
+    head = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    connection.sendall(head % len(content) + content)
+    return connection
+
+
+@pytest.mark.requirement("Y-187", "Y-188")
+def test_tokens_count_while_a_request_runs_and_stay_when_it_is_cancelled() -> None:
+    """`prompt_tokens_total` and `tokens_predicted_total` move during a request and keep a cancelled one's tokens."""
+    stall = Stall()
+    engine = toy_engine([Script(tuple(b"a prompt of two chunks"), REPLY, at={5: stall})])
+    with serving(engine) as client:
+        connection = send(client, prompt="a prompt of two chunks", max_tokens=20)
+        until(stall.entered.is_set)
+        running = readings(client)
+        assert running["tabbyapi:prompt_tokens_total"] == 22
+        assert running["tabbyapi:tokens_predicted_total"] == 5
+        assert running["tensorfold:requests_running"] == 1
+        connection.close()
+        stall.release.set()
+        until(lambda: readings(client)["tensorfold:requests_running"] == 0)
+        ended = readings(client)
+        assert ended["tabbyapi:prompt_tokens_total"] == 22
+        assert 5 <= ended["tabbyapi:tokens_predicted_total"] < 20
+        assert ended["tabbyapi:n_tokens_max"] >= 27
+
+
+def test_gauges_fall_back_when_all_clients_leave_at_once() -> None:
+    """MT-01: eight streams and four queued requests are dropped; counts and cache use are what they were before."""
+    stall = Stall()
+    engine = toy_engine([Script(tuple(b"first"), REPLY, at={3: stall})], lanes=8)
+    watched = ("tensorfold:requests_running", "tensorfold:requests_waiting", "tensorfold:kv_cache_usage_ratio:main")
+    with serving(engine) as client:
+        idle = readings(client)
+        connections = [send(client, prompt="first", max_tokens=20)]
+        until(stall.entered.is_set)
+        connections += [send(client, prompt=f"{number} other", max_tokens=20) for number in range(11)]
+        until(lambda: sum(readings(client)[name] for name in watched[:2]) == 12)
+        busy = readings(client)
+        assert busy["tensorfold:requests_running"] == 1 and busy["tensorfold:requests_waiting"] == 11
+        for connection in connections:
+            connection.close()
+        stall.release.set()
+        until(lambda: all(readings(client)[name] == idle[name] for name in watched))
+        until(lambda: readings(client)["tensorfold:client_disconnections_total"] == 12)
+
+
+@pytest.mark.requirement("T-035", "T-301", "T-302", "T-306")
+def test_a_scrape_of_a_running_server_has_requests_cache_drafts_and_latency() -> None:
+    """`GET /metrics` is Prometheus text with requests, KV occupancy, drafts and latency, under both servers' names."""
+    stall = Stall()
+    engine = toy_engine([Script(tuple(b"first"), REPLY, at={3: stall})], wrong=0)
+    with serving(engine) as client:
+        whole = client.post("/v1/completions", json={"model": "m", "prompt": "second", "max_tokens": 12})
+        assert whole.status_code == 200
+        connection = send(client, prompt="first", max_tokens=20)
+        until(stall.entered.is_set)
+        seen = readings(client)
+        assert 0 < seen["tensorfold:kv_cache_usage_ratio:main"] < 1
+        assert seen["tensorfold:kv_cache_usage_ratio:main"] == seen["tensorfold:kv_cache_usage_perc:main"]
+        assert seen["tensorfold:kv_cache_usage_ratio:main"] == seen["tabbyapi:kv_cache_usage_ratio"]
+        assert seen["tensorfold:mtp_drafted_total"] >= seen["tensorfold:mtp_accepted_total"] > 0
+        for name, twin in (
+            ("requests_running", "num_requests_running"),
+            ("requests_waiting", "num_requests_waiting"),
+            ("mtp_drafted_total", "spec_decode_num_draft_tokens_total"),
+            ("mtp_accepted_total", "spec_decode_num_accepted_tokens_total"),
+            ("request_latency_seconds_sum", "e2e_request_latency_seconds_sum"),
+            ("request_decode_seconds_sum", "request_decode_time_seconds_sum"),
+        ):
+            assert seen[f"tensorfold:{name}"] == seen[f"tensorfold:{twin}"]
+        assert seen["tensorfold:request_latency_seconds_count"] == seen["tensorfold:request_decode_seconds_count"] == 1
+        assert seen["tensorfold:time_to_first_token_seconds_count"] == 1
+        connection.close()
+        stall.release.set()
+
+
+@pytest.mark.requirement("T-309")
+def test_a_lane_that_background_gave_up_is_counted() -> None:
+    """`preemptions_total` counts background replies that gave their lane to a later request."""
+    stall = Stall()
+    engine = toy_engine(
+        [Script(tuple(b"background"), REPLY, at={4: stall})], lanes=1, settings=EngineSettings(prefix_bytes=0)
+    )
+    with serving(engine) as client:
+        assert readings(client)["tensorfold:preemptions_total"] == 0
+        connection = send(client, prompt="background", max_tokens=20, priority="background")
+        until(stall.entered.is_set)
+        other = send(client, prompt="foreground", max_tokens=3)
+        until(lambda: readings(client)["tensorfold:requests_waiting"] == 1)
+        stall.release.set()
+        until(lambda: readings(client)["tensorfold:preemptions_total"] == 1)
+        connection.close()
+        other.close()
