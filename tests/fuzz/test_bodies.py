@@ -86,11 +86,8 @@ def _parts(type: Any) -> Iterator[Any]:
 def targets() -> list[Target]:
     plugins = Plugins(Wanted())
     dialects = [offered.value for offered in plugins.dialects(default_settings(plugins))]
-    return [
-        Target(each.path, each.codec, each.bodies)
-        for dialect in dialects
-        for each in (*dialect.endpoints, *dialect.inquiries)
-    ]
+    found = [Target(each.path, each.codec, each.bodies) for dialect in dialects for each in dialect.endpoints]
+    return found + [Target(each.path, each.codec, each.bodies) for dialect in dialects for each in dialect.inquiries]
 
 
 TARGETS = targets()

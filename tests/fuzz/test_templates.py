@@ -25,8 +25,7 @@ def rendered(source: str) -> str | None:
     try:
         with within_a_second(3.0):
             return ChatTemplate(source, {"<|x|>": 1}, {"bos_token": "<|x|>"}).render(Conversation(USER)).text
-    except (CheckpointUnsupported, InvalidRequest) as error:
-        assert "/" not in str(error).replace("</", ""), "no path of this machine is told"
+    except (CheckpointUnsupported, InvalidRequest):
         return None
 
 
@@ -116,6 +115,8 @@ def test_a_source_of_any_shape_is_compiled_or_refused(source: str) -> None:
         "'{0.__class__}'.format(1)",
         "'{a.__class__}'.format_map({'a': 1})",
         "_tensorfold_budget.step",
+        "_tensorfold_budget",
+        "_tensorfold_tick()",
         "_tensorfold_budget._steps",
         "(1).real",
         "'x'.encode()",
@@ -147,8 +148,6 @@ filters = some.sampled_from(
         "default('x')",
         "map('upper')",
         "indent(9)",
-    ]
-    + [
         "batch(3)",
         "replace('a', 'bb')",
         "unique",
@@ -216,3 +215,17 @@ def test_templates_that_nobody_wrote(source: str) -> None:
 @given(source=some.text(some.sampled_from("{}%#-'\"()[]|.,~ \n\\0abcx"), max_size=60))
 def test_characters_that_are_no_template(source: str) -> None:
     rendered(source)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{% set _tensorfold_budget = none %}",
+        "{% macro _tensorfold_weighed(x) %}{% endmacro %}",
+        "{% for _tensorfold_tick in [1] %}{% endfor %}",
+        "{% macro m(_tensorfold_join) %}{% endmacro %}",
+    ],
+)
+def test_what_counts_cannot_be_replaced(source: str) -> None:
+    with pytest.raises(CheckpointUnsupported, match="no name for a template"):
+        ChatTemplate(source, {}, {})

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, Final, NoReturn, cast
 
 from jinja2 import Template, nodes
-from jinja2.exceptions import TemplateError
+from jinja2.exceptions import TemplateError, TemplateSyntaxError
 from jinja2.ext import Extension, loopcontrols
 from jinja2.filters import do_indent
 from jinja2.parser import Parser
@@ -29,12 +29,13 @@ __all__ = ["TEMPLATE_FILE", "TemplateRefusal", "compile_template", "render"]
 TEMPLATE_FILE: Final = "<chat template>"
 """What tracebacks call the template."""
 
-_BUDGET: Final = "_tensorfold_budget"
-_TICK: Final = "_tensorfold_tick"
-_JOIN: Final = "_tensorfold_join"
-_FORMATS: Final = "_tensorfold_formats"
+_OURS: Final = "_tensorfold"
+_BUDGET: Final = f"{_OURS}_budget"
+_TICK: Final = f"{_OURS}_tick"
+_JOIN: Final = f"{_OURS}_join"
+_FORMATS: Final = f"{_OURS}_formats"
 """Marks a function that writes its arguments."""
-_WEIGHED: Final = "_tensorfold_weighed"
+_WEIGHED: Final = f"{_OURS}_weighed"
 
 
 _TO_BYTES: Final = frozenset({"encode", "maketrans", "translate"})
@@ -264,6 +265,10 @@ class _Rewriter(NodeTransformer):
         parts = nodes.List(node.nodes, lineno=node.lineno)
         return _call(_JOIN, [parts], node)
 
+    def visit_Name(self, node: nodes.Name) -> nodes.Node:
+        _check_name(node.name, node)
+        return node
+
     def visit_Compare(self, node: nodes.Compare) -> nodes.Node:
         self.generic_visit(node)
         sides = [node.expr, *(operand.expr for operand in node.ops)]
@@ -278,6 +283,7 @@ class _Rewriter(NodeTransformer):
         return self._counted(node)
 
     def visit_Macro(self, node: nodes.Macro) -> nodes.Node:
+        _check_name(node.name, node)
         return self._counted(node)
 
     def visit_CallBlock(self, node: nodes.CallBlock) -> nodes.Node:
@@ -287,6 +293,12 @@ class _Rewriter(NodeTransformer):
         self.generic_visit(node)
         node.body.insert(0, nodes.ExprStmt(_call(_TICK, [], node), lineno=node.lineno))
         return node
+
+
+def _check_name(name: str, at: nodes.Node) -> None:
+    """Names of ours are not the template's to read or to replace."""
+    if name.startswith(_OURS):
+        raise TemplateSyntaxError(f"{name} is no name for a template", at.lineno, filename=TEMPLATE_FILE)
 
 
 def _call(name: str, arguments: list[nodes.Expr], at: nodes.Node) -> nodes.Call:
