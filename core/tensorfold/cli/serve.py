@@ -45,8 +45,8 @@ def serve_model(config: ServeConfig, plugins: Plugins) -> None:
     from tensorfold.cli.assemble import assemble
     from tensorfold.cli.startup import StartupDisplay, ready_block, tell
     from tensorfold.http import run_server
+    from tensorfold.http.listening import check_listening
     from tensorfold.http.request_log import RequestLog
-    from tensorfold.http.server import listen
     from tensorfold.observe import configure_logs
 
     log_format = config.log_format
@@ -59,8 +59,8 @@ def serve_model(config: ServeConfig, plugins: Plugins) -> None:
         if state.state == "failed":
             tell(f"warning: plugin {state.kind}/{state.name} is left out: {state.reason}")
     _dump_stacks_on_demand()
-    # A taken port is told now, not after a minute of reading weights.
-    listen(config.host, config.port).close()
+    # A taken port or a wrong certificate is told now, not after a minute of reading weights.
+    check_listening(server_settings(config))
     request_log = None if config.log_requests is None else RequestLog(config.log_requests)
     with StartupDisplay() as display:
         assembled = assemble(config, plugins, display)

@@ -78,15 +78,25 @@ def ready_block(assembled: Assembled, url: str, auth: Sequence[AuthSource]) -> s
         "from": str(assembled.path),
         "family": f"{model.family}: {assembled.claim}",
         "backend": f"{model.backend} on {assembled.device}, {assembled.dtype}",
+        "weights": _weights(assembled),
         "window": f"{model.window} tokens{_shortened(assembled)}, {_counted(memory.lanes, 'reply', 'replies')} at once",
         "memory": f"{memory.bytes / _MIB:,.0f} MiB of states, {memory.positions:,} positions",
         "rows": _rows(assembled),
-        "address": f"{url}/v1",
+        "address": url if url.startswith("unix:") else f"{url}/v1",
         "dialects": ", ".join(dialect.name for dialect in assembled.catalog.dialects) or "none",
         "auth": ", ".join(guards) or "no keys: whoever reaches the address may use it",
     }
     width = max(map(len, rows))
     return "\n".join(f"  {name.ljust(width)}  {text}" for name, text in rows.items())
+
+
+def _weights(assembled: Assembled) -> str:
+    """What is stored, and what becomes of matrices that the backend has no kernel for."""
+    weights = assembled.weights
+    count = weights.expanded + (0 if assembled.keeps_codes else weights.affine)
+    if not count:
+        return weights.text
+    return f"{weights.text}; {_counted(count, 'matrix is', 'matrices are')} expanded to {assembled.dtype} on load"
 
 
 def _rows(assembled: Assembled) -> str:

@@ -11,6 +11,7 @@ import structlog
 
 from tensorfold.errors import (
     DecodeError,
+    GenerationFailed,
     MethodNotAllowed,
     NotFound,
     PayloadTooLarge,
@@ -93,6 +94,9 @@ class Envelopes:
         if error.retry_after is not None:
             resp.set_header("Retry-After", str(math.ceil(min(error.retry_after, 60.0))))
             resp.set_header("x-should-retry", "true")
+        elif isinstance(error, GenerationFailed) and error.lasting:
+            # Else SDKs would have the same long reply computed three times.
+            resp.set_header("x-should-retry", "false")
 
 
 def _translated(error: falcon.HTTPError, req: falcon.asgi.Request) -> RequestError:
