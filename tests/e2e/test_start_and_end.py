@@ -180,3 +180,23 @@ def test_a_server_on_a_socket_file_with_a_log_of_requests_and_limits(start: Star
     assert sorted(each["answer"]["status"] for each in written) == [200, 200, 429]
     told = {sha for each in written for sha in each["answer"]["token_sha"]}
     assert told == {answers[0].json()["tensorfold"]["token_sha"]}
+
+
+@pytest.mark.requirement("T-290")
+def test_a_restarted_server_goes_on_from_the_prompts_that_it_kept_on_disk(start: Start, tmp_path: Path) -> None:
+    """The same reply, and most of its prompt comes from the cache of the server before; only its owner may read that."""
+    folder = tmp_path / "kept"
+    arguments = ("--context", "1024", "--parallel", "1", "--spill-gib", "1", "--spill-dir", str(folder))
+    words = "The sea is wide, the hill is red, and the old road goes home under the trees. "
+    answers: list[dict[str, Any]] = []
+    for _ in range(2):
+        server = start(*arguments, "--prefill-chunk", "64")
+        body = {"prompt": words * 12, "max_tokens": 8, "temperature": 0, "ignore_eos": True}
+        answers.append(httpx.post(f"{server.url}/v1/completions", json=body, timeout=120).json())
+        server.signal(signal.SIGTERM)
+        assert server.wait() == 0
+    fresh, resumed = answers
+    assert resumed["tensorfold"]["token_sha"] == fresh["tensorfold"]["token_sha"]
+    cached = [answer["usage"]["prompt_tokens_details"]["cached_tokens"] for answer in answers]
+    assert cached[0] == 0 and fresh["usage"]["prompt_tokens"] - 64 <= cached[1] < fresh["usage"]["prompt_tokens"]
+    assert {file.stat().st_mode & 0o077 for file in folder.rglob("*")} == {0}
