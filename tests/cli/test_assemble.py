@@ -36,7 +36,7 @@ def assembled(folder: Path, backend: str = "torch", **settings: Any) -> Assemble
     launch, _ = take_early(["--backend", backend], {})
     config = launch.config({("", "device"): "cpu"})
     config = dataclasses.replace(
-        config, model=str(folder), parallel=2, state_memory=0.01, check_rows=False, spill_gib=0.0, **settings
+        config, model=str(folder), parallel=2, state_memory=0.01, check_rows="off", spill_gib=0.0, **settings
     )
     return assemble(config, launch.plugins, Silent())
 

@@ -56,11 +56,6 @@ class MlxSession(ComposedSession[mx.array]):
         return "CPU" if self._primitives.on_host else str(mx.device_info(mx.gpu)["device_name"])
 
     @property
-    def keeps_codes(self) -> bool:
-        """Integer codes stay what they are, unless all is to be computed with floats."""
-        return self._products == "codes"
-
-    @property
     def dtype(self) -> str:
         """Of activations, floating weights and keys."""
         return self._name
