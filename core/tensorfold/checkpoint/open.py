@@ -12,7 +12,7 @@ from tensorfold.checkpoint.gguf import GgufCheckpoint, GgufFiles
 from tensorfold.contracts.family import Claim, ModelFamily
 from tensorfold.errors import CheckpointNotFound, CheckpointUnsupported
 
-__all__ = ["OpenCheckpoint", "open_checkpoint"]
+__all__ = ["OpenCheckpoint", "claim_folder", "open_checkpoint"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +46,19 @@ def open_checkpoint(path: Path, families: Iterable[ModelFamily], *, weights: boo
         raise CheckpointNotFound(f"{error.filename or path} cannot be read: {error.strerror or error}") from error
 
 
+def claim_folder(path: Path, families: Iterable[ModelFamily]) -> OpenCheckpoint:
+    """Which family would run a folder, by its config alone: no weights need be there.
+
+    Raises:
+        CheckpointError: as `open_checkpoint`, of the config.
+    """
+    folder, asked = FolderCheckpoint(path), tuple(families)
+    return _choose([(folder, family) for family in asked], asked, _folder_facts(folder))
+
+
 def _open(path: Path, asked: Sequence[ModelFamily]) -> OpenCheckpoint:
     if path.is_dir():
-        folder = FolderCheckpoint(path)
-        looked_at = _folder_facts(folder)
-        opened = _choose([(folder, family) for family in asked], asked, looked_at)
+        opened = claim_folder(path, asked)
     elif path.is_file():
         _refuse_other_files(path)
         files = GgufFiles(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Self, TextIO
@@ -12,9 +13,15 @@ from tensorfold.contracts.auth import AuthSource
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-__all__ = ["StartupDisplay", "ready_block"]
+__all__ = ["StartupDisplay", "ready_block", "tell"]
 
 _MIB = 1024**2
+
+
+def tell(text: str, stream: TextIO | None = None) -> None:
+    """A line on stderr, or on another stream; lost when its disk is full or its reader gone, which stops no server."""
+    with contextlib.suppress(OSError):
+        print(text, file=stream or sys.stderr, flush=True)
 
 
 class StartupDisplay:
@@ -53,7 +60,7 @@ class StartupDisplay:
         if self._progress is not None and self._task is not None:
             self._progress.reset(self._task, description=text, total=None)
         elif not self._quiet:
-            print(text, file=self._stream, flush=True)
+            tell(text, self._stream)
 
     def weights(self, done: int, total: int) -> None:
         """Stored bytes of weights read so far, and in all; a terminal shows a bar."""
@@ -75,7 +82,7 @@ def ready_block(assembled: Assembled, url: str, auth: Sequence[AuthSource]) -> s
         "window": f"{model.window} tokens{_shortened(assembled)}, {_counted(memory.lanes, 'reply', 'replies')} at once",
         "memory": f"{memory.bytes / _MIB:,.0f} MiB of states, {memory.positions:,} positions",
         "rows": _rows(assembled),
-        "address": f"{url}/v1",
+        "address": url if url.startswith("unix:") else f"{url}/v1",
         "dialects": ", ".join(dialect.name for dialect in assembled.catalog.dialects) or "none",
         "auth": ", ".join(guards) or "no keys: whoever reaches the address may use it",
     }

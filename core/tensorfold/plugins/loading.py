@@ -18,6 +18,7 @@ import pluggy
 
 from tensorfold import hookspecs
 from tensorfold.contracts.commands import Command
+from tensorfold.contracts.local import LocalCheckpoint
 from tensorfold.contracts.settings import PluginSettings, SettingsTable
 from tensorfold.errors import PluginError, PluginFailed, PluginUnavailable, TensorfoldError
 from tensorfold.plugins.choosing import Choice, choose
@@ -145,6 +146,9 @@ class Plugins:
                 raise PluginFailed(_wrong(entry, "tensorfold_find_checkpoint", path, "a pathlib.Path"))
             return path
         return None
+
+    def list_checkpoints(self) -> tuple[Offered[LocalCheckpoint], ...]:
+        return self._answers("tensorfold_list_checkpoints", _of_type(LocalCheckpoint))
 
     # ---- loading ---------------------------------------------------------------------------------------------
 

@@ -1,12 +1,13 @@
 """Tiny random checkpoints: whole Hugging Face folders of a few hundred kilobytes, written with numpy alone.
 
 They have what real ones have (config, generation config, safetensors in one file or in shards, tokenizer, chat template)
-and lively logits: a greedy reply is not one token over and over.
+and lively logits: a greedy reply is not one token over and over. `python -m tensorfold.testing.tiny FOLDER` writes one.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -210,3 +211,7 @@ def _generation_config() -> dict[str, Any]:
 
 def _control_id(at: int) -> int:
     return TINY_VOCABULARY - len(CONTROL_TOKENS) + at
+
+
+if __name__ == "__main__":
+    print(f"{write_tiny(Path(sys.argv[1]))} is written")
