@@ -276,7 +276,7 @@ def convert_gemma(config: Mapping[str, Any], arrays: Arrays) -> Converted:
             "expert_used_count": config["top_k_experts"],
             "expert_feed_forward_length": config["moe_intermediate_size"],
         }
-    pairs = config["global_head_dim"] // 2
+    pairs: int = config["global_head_dim"] // 2
     divisors = np.where(np.arange(pairs) < pairs // 4, 1.0, 1e30).astype(np.float32)
     tensors: Arrays = {"rope_freqs.weight": divisors}
     top = {
