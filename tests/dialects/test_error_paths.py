@@ -217,7 +217,7 @@ def test_a_dialect_that_is_left_out_leaves_no_route(name: str) -> None:
     engine = ScriptedEngine(MODEL, lambda request: reply_events(["hi"]))
     app = create_app(engine=engine, model=MODEL, dialects=list(every.values()), tokenizer=ToyTokenizer())
     try:
-        paths = [each.path for each in (*gone.endpoints, *gone.inquiries)]
+        paths = [*(each.path for each in gone.endpoints), *(each.path for each in gone.inquiries)]
         described = json.loads(ask(app, "GET", "/openapi.json").body)["paths"]
         assert paths
         assert described.keys().isdisjoint(paths)
@@ -226,7 +226,7 @@ def test_a_dialect_that_is_left_out_leaves_no_route(name: str) -> None:
             assert answered.status == 404, path
             assert "error" in json.loads(answered.body)
         for other in every.values():
-            for each in (*other.endpoints, *other.inquiries):
-                assert each.path in described
+            assert described.keys() >= {each.path for each in other.endpoints}
+            assert described.keys() >= {each.path for each in other.inquiries}
     finally:
         app.close()
