@@ -1,24 +1,33 @@
-"""The front: 1,000 open streams of the scripted model through the whole path, over what a bare Falcon generator streams.
+"""The front: 1,000 open streams of the scripted model through the whole path, against a bare Falcon generator's events.
 
-Both are served by uvicorn in a process of their own, one after the other, and read over sockets. The whole path is
-rendering, queue, scheduler, rounds, sampling, parser, codec and SSE, in one process: its figure is tokens a second.
+Both servers run under uvicorn, each in a process of its own, and are flooded in turns. The whole path is rendering,
+queue, scheduler, rounds, sampling, detokenizer, parser, codec and SSE. Rates are events over the seconds of processor
+time that the server took for them: what one core of its own would give, whatever else the machine does meanwhile.
+
+Then the whole path is held at a quarter of its rate, and each token's way is timed, from the step that computes it to
+the client's read.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
+import urllib.request
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
 import falcon.asgi
 import uvicorn
 
+from tensorfold.contracts.step import Step
 from tensorfold.engine.settings import EngineSettings
 from tensorfold.http import HttpSettings, create_app
 from tensorfold.observe import configure_logs
@@ -32,7 +41,13 @@ EVENT = (
     b'data: {"id":"cmpl-1","object":"text_completion","created":1,"model":"m","system_fingerprint":"fp",'
     b'"choices":[{"index":0,"text":"x","finish_reason":null,"logprobs":null}]}\n\n'
 )
-PATH = "/v1/completions"
+PATH, METER, TIMES = "/v1/completions", "/processor-seconds", "/step-times"
+PROMPT = 4
+"""Characters of a prompt, which is the stream's number."""
+REPLY = b"a reply of no particular sense, "
+
+
+# ---- the servers ------------------------------------------------------------------------------------------
 
 
 class Bare:
@@ -49,23 +64,69 @@ class Bare:
 
     async def _stream(self) -> AsyncIterator[bytes]:
         for _ in range(self._events):
+            # As every token's event is waited for; a generator that never waits is joined into a few large writes.
+            await asyncio.sleep(0)
             yield EVENT
 
 
-def serve(kind: str, port: int, streams: int, tokens: int) -> None:
+@dataclass
+class Pace:
+    """Holds steps of replies to a rate, and notes when each token's row was computed."""
+
+    rate: float
+    """Tokens a second; 0: as fast as it goes, and nothing is noted."""
+    due: float = 0.0
+    streams: dict[int, int] = field(default_factory=dict[int, int])
+    """Slots to streams' numbers."""
+    times: dict[int, list[float]] = field(default_factory=dict[int, list[float]])
+    """For each stream, when its reply's tokens were computed, the first one's left out."""
+
+    def step(self, step: Step[Any]) -> None:
+        """Called before a step is computed."""
+        if step.kind == "chunk":
+            for each in step.segments:
+                self.streams[each.slot] = int(bytes(each.tokens))
+            return
+        self.due = max(self.due, time.perf_counter() - 0.05) + len(step.segments) / self.rate
+        time.sleep(max(0.0, self.due - time.perf_counter()))
+        now = time.perf_counter()
+        for each in step.segments:
+            self.times.setdefault(self.streams[each.slot], []).append(now)
+
+
+class Metered:
+    """An application that also tells the processor seconds of its process, and what `pace` has noted."""
+
+    def __init__(self, app: Callable[..., Awaitable[None]], pace: Pace) -> None:
+        self._app = app
+        self._pace = pace
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["path"] not in (METER, TIMES):
+            await self._app(scope, receive, send)
+            return
+        told = time.process_time() if scope["path"] == METER else self._pace.times
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": json.dumps(told).encode()})
+
+
+def serve(kind: str, port: int, streams: int, tokens: int, rate: float) -> None:
     """In the child: until it is killed."""
     configure_logs("json", "error")
+    pace = Pace(rate)
     if kind == "bare":
         app: Any = falcon.asgi.App()
         app.add_route(PATH, Bare(tokens))
     else:
+        reply = tuple((REPLY * (1 + tokens // len(REPLY)))[:tokens])
         engine = toy_engine(
-            [Script(tuple(b"x"), tuple(b"a reply of no particular sense, "[place % 32] for place in range(tokens)))],
+            [Script(tuple(_prompt(number).encode()), reply) for number in range(streams)],
             tokenizer=ToyTokenizer(),
-            window=256,
+            window=1024,
             lanes=streams,
-            positions=256 * streams,
-            settings=EngineSettings(rows=streams, front_queue=4 * streams, prefix_bytes=0),
+            positions=1024 * streams,
+            on_step=pace.step if rate else None,
+            settings=EngineSettings(front_queue=4 * streams, prefix_bytes=0),
         )
         engine.start()
         app = create_app(
@@ -74,69 +135,147 @@ def serve(kind: str, port: int, streams: int, tokens: int) -> None:
             dialects=[openai_dialect()],
             settings=HttpSettings(max_requests=4 * streams),
         )
-    uvicorn.run(app, host="127.0.0.1", port=port, log_level="error", lifespan="off", backlog=4096)
+    uvicorn.run(Metered(app, pace), host="127.0.0.1", port=port, log_level="error", lifespan="off", backlog=4096)
 
 
-async def one(port: int, body: bytes) -> int:
-    """One stream, read to its end: how many events."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    head = f"POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
-    writer.write(head.encode() + b"Connection: close\r\n\r\n" + body)
-    events = 0
-    while piece := await reader.read(1 << 16):
-        events += piece.count(b"data: ")
-    writer.close()
-    return events
+def _prompt(number: int) -> str:
+    return f"{number:0{PROMPT}}"
 
 
-async def flood(port: int, streams: int, body: bytes) -> tuple[int, float]:
-    """Events in all, and seconds from the first request to the last event."""
-    began = time.perf_counter()
-    events = await asyncio.gather(*(one(port, body) for _ in range(streams)))
-    return sum(events), time.perf_counter() - began
-
-
-def measured(kind: str, wanted: argparse.Namespace) -> float:
-    """Tokens (of the bare generator: events) a second."""
+@contextmanager
+def served(kind: str, wanted: argparse.Namespace, tokens: int, rate: float = 0.0) -> Iterator[int]:
+    """The port of a server in a process of its own."""
     with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+        port: int = free.getsockname()[1]
     child = subprocess.Popen(
         [sys.executable, __file__, "--serve", kind, "--port", str(port), "--streams", str(wanted.streams),
-         "--tokens", str(wanted.tokens)]
+         "--tokens", str(tokens), "--rate", str(rate)]
     )  # fmt: skip
-    body = b'{"model":"m","prompt":"x","stream":true,"ignore_eos":true,"temperature":0,"max_tokens":%d}' % wanted.tokens
     try:
-        for _ in range(300):
+        for _ in range(600):
             try:
                 socket.create_connection(("127.0.0.1", port), 0.1).close()
                 break
             except OSError:
                 time.sleep(0.1)
-        rates = []
-        for repeat in range(wanted.repeats + 1):
-            events, seconds = asyncio.run(flood(port, wanted.streams, body))
-            if repeat:
-                rates.append(wanted.streams * wanted.tokens / seconds)
-        print(f"  {kind}: {events / wanted.streams:.1f} events a stream of {wanted.tokens} tokens")
-        return median(rates)
+        yield port
     finally:
         child.kill()
         child.wait()
 
 
+def told(port: int, path: str) -> Any:
+    """What the metered application tells."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as answer:
+        return json.load(answer)
+
+
+# ---- the client -------------------------------------------------------------------------------------------
+
+
+async def opened(port: int, number: int, tokens: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A stream that has been asked for. It is open as long as its writer is held."""
+    body = json.dumps(
+        {"model": "m", "prompt": _prompt(number), "stream": True, "ignore_eos": True, "temperature": 0,
+         "max_tokens": tokens}
+    ).encode()  # fmt: skip
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    head = f"POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+    writer.write(head.encode() + b"Connection: close\r\n\r\n" + body)
+    return reader, writer
+
+
+async def flood(port: int, streams: int, tokens: int) -> int:
+    """All streams at once, read to their ends: how many events."""
+
+    async def one(number: int) -> int:
+        reader, writer = await opened(port, number, tokens)
+        events = 0
+        while piece := await reader.read(1 << 16):
+            events += piece.count(b"data: ")
+        writer.close()
+        return events
+
+    return sum(await asyncio.gather(*map(one, range(streams))))
+
+
+async def timed(port: int, streams: int, tokens: int) -> list[list[float]]:
+    """For each stream, when each character of its reply was read."""
+
+    async def one(number: int) -> list[float]:
+        reader, writer = await opened(port, number, tokens)
+        times: list[float] = []
+        async for line in reader:
+            now = time.perf_counter()
+            at = line.find(b'"text":"')
+            if line.startswith(b"data: {") and at >= 0:
+                times += [now] * line[at + 8 :].index(b'"')
+        writer.close()
+        return times
+
+    return await asyncio.gather(*map(one, range(streams)))
+
+
+def rate(port: int, wanted: argparse.Namespace) -> tuple[float, float, float]:
+    """Events a second of the server's processor time, the same by the clock, and events a token."""
+    seconds, began = told(port, METER), time.perf_counter()
+    events = asyncio.run(flood(port, wanted.streams, wanted.tokens))
+    clock = time.perf_counter() - began
+    return (
+        events / (told(port, METER) - seconds),
+        events / clock,
+        events / wanted.streams / wanted.tokens,
+    )
+
+
+def latencies(wanted: argparse.Namespace, rate: float, tokens: int) -> list[float]:
+    """Milliseconds from a token's step to its read, from when all streams are open on."""
+    with served("whole", wanted, tokens, rate) as port:
+        read = asyncio.run(timed(port, wanted.streams, tokens))
+        steps = told(port, TIMES)
+    computed = [steps[str(number)] for number in range(wanted.streams)]
+    begun = max(times[0] for times in read)
+    return sorted(
+        (seen - made) * 1000
+        for stream, times in zip(read, computed, strict=True)
+        for seen, made in zip(stream[1:], times, strict=True)
+        if made > begun
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--streams", type=int, default=1000)
-    parser.add_argument("--tokens", type=int, default=64)
+    parser.add_argument("--tokens", type=int, default=256)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--serve")
     parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--rate", type=float, default=0.0)
     wanted = parser.parse_args()
     if wanted.serve:
-        serve(wanted.serve, wanted.port, wanted.streams, wanted.tokens)
+        serve(wanted.serve, wanted.port, wanted.streams, wanted.tokens, wanted.rate)
         return
-    bare, whole = measured("bare", wanted), measured("whole", wanted)
-    print(f"bare Falcon {bare:,.0f} events/s, whole path {whole:,.0f} tokens/s: {whole / bare:.2f} (goal 0.4)")
+    found: dict[str, list[tuple[float, float, float]]] = {"bare": [], "whole": []}
+    with served("bare", wanted, wanted.tokens) as bare, served("whole", wanted, wanted.tokens) as whole:
+        for repeat in range(wanted.repeats + 1):
+            for kind, port in (("bare", bare), ("whole", whole)):
+                measured = rate(port, wanted)
+                if repeat:
+                    found[kind].append(measured)
+                    print(f"  {kind}: {measured[0]:,.0f} events/core-s, {measured[1]:,.0f} events/s, "
+                          f"{measured[2]:.2f} events a token")  # fmt: skip
+    core = {kind: median(each[0] for each in runs) for kind, runs in found.items()}
+    clock = {kind: median(each[1] for each in runs) for kind, runs in found.items()}
+    print(f"by processor time: bare {core['bare']:,.0f}, whole path {core['whole']:,.0f} events/s: "
+          f"{core['whole'] / core['bare']:.2f} (goal 0.40)")  # fmt: skip
+    print(f"by the clock:      bare {clock['bare']:,.0f}, whole path {clock['whole']:,.0f} events/s: "
+          f"{clock['whole'] / clock['bare']:.2f}")  # fmt: skip
+    pace = core["whole"] / 4
+    found_latencies = latencies(wanted, pace, 64)
+    count = len(found_latencies)
+    print(f"at {pace:,.0f} tokens/s over {wanted.streams} streams, from step to read: "
+          f"median {found_latencies[count // 2]:.1f} ms, p99 {found_latencies[int(count * 0.99)]:.1f} ms (goal 20), "
+          f"{count:,} tokens")  # fmt: skip
 
 
 main()

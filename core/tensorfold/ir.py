@@ -346,6 +346,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """Begin the reply with the prompt's own text."""
     progress: bool = False
     """Send `Progress` events during prefill."""
+    counted: bool = False
+    """Each delta of the reply tells how many tokens there are up to it."""
     principal: str | None = None
     """The label of the key that asked; never the key."""
     deadline: float | None = None
@@ -489,6 +491,8 @@ class TextDelta(msgspec.Struct, frozen=True, tag="text"):
     text: str
     tokens: tuple[TokenInfo, ...] = ()
     """The tokens that this text comes from, when logprobs were asked for."""
+    count: int | None = None
+    """The choice's tokens up to here, for requests that are counted; None: not told."""
 
 
 class ThinkingDelta(msgspec.Struct, frozen=True, tag="thinking"):
@@ -497,6 +501,8 @@ class ThinkingDelta(msgspec.Struct, frozen=True, tag="thinking"):
     choice: int
     text: str
     tokens: tuple[TokenInfo, ...] = ()
+    count: int | None = None
+    """The choice's tokens up to here, for requests that are counted; None: not told."""
 
 
 class ToolCallDelta(msgspec.Struct, frozen=True, tag="tool_call"):
@@ -508,6 +514,8 @@ class ToolCallDelta(msgspec.Struct, frozen=True, tag="tool_call"):
     id: str | None
     name: str | None
     arguments: str
+    count: int | None = None
+    """The choice's tokens up to here, for requests that are counted; None: not told."""
 
 
 StopReason: TypeAlias = Literal["end", "stop", "length", "window", "tool_calls", "repetition", "abort"]

@@ -179,3 +179,49 @@ def test_a_mask_that_leaves_nothing_is_a_problem() -> None:
     """A gate's dead end is told."""
     draw = Draw(row=0, key=0, position=0, rule=SamplingRule(), allowed=np.zeros(3, bool))
     assert draw_row(np.zeros(3, np.float32), draw).problem is not None
+
+
+@given(
+    st.lists(st.tuples(rules, st.booleans(), st.sampled_from([None, 0, 2])), min_size=1, max_size=6),
+    st.lists(st.sampled_from(["plain", "tied", "nan", "inf", "nothing", "masked"]), min_size=6, max_size=6),
+    st.integers(0, 2**32),
+    st.booleans(),
+)
+@settings(deadline=None, max_examples=60)
+def test_rows_drawn_together_are_rows_drawn_alone(
+    wanted: list[tuple[SamplingRule, bool, int | None]], kinds: list[str], seed: int, backwards: bool
+) -> None:
+    """Greedy draws share one look at all their rows, and nothing shows of it: not of rows without a number, either."""
+    dice = np.random.default_rng(seed)
+    logits = dice.normal(size=(6, 40)).astype(np.float32)
+    for row, kind in zip(logits, kinds, strict=True):
+        match kind:
+            case "tied":
+                row[dice.integers(0, 40, 5)] = 9.0
+            case "nan":
+                row[dice.integers(0, 40)] = np.nan
+            case "inf":
+                row[dice.integers(0, 40)] = np.inf
+            case "nothing":
+                row[:] = -np.inf
+            case "masked":
+                row[:39] = -np.inf
+            case _:
+                pass
+    draws = [
+        Draw(row, 7, row, rule, forced=3 if forced else None, logprobs=logprobs)
+        for row, (rule, forced, logprobs) in enumerate(wanted)
+    ]
+    draws = draws[::-1] if backwards else draws
+    assert draw_rows(logits, draws) == [draw_row(logits[draw.row], draw) for draw in draws]
+
+
+@pytest.mark.parametrize("kind", [np.nan, np.inf, -np.inf])
+def test_a_greedy_row_without_a_largest_number_is_a_problem_together_and_alone(kind: float) -> None:
+    bad = np.full(VOCABULARY, kind, np.float32)
+    good = np.arange(VOCABULARY, dtype=np.float32)
+    draws = [Draw(row, 0, 0, SamplingRule(temperature=0.0)) for row in range(3)]
+    first, second, third = draw_rows(np.stack([good, bad, good]), draws)
+    assert (first.token, third.token, first.problem) == (VOCABULARY - 1, VOCABULARY - 1, None)
+    assert second.problem is not None
+    assert draw_row(bad, draws[0]).problem == second.problem

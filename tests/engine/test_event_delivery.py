@@ -80,6 +80,19 @@ def test_deltas_that_wait_are_merged() -> None:
     assert found == [Queued(3), TextDelta(0, "ab", (first, second)), FINISHED]
 
 
+def test_a_merged_delta_has_the_later_count() -> None:
+    """It tells the tokens up to its own end."""
+    sent: list[Event] = [
+        *(TextDelta(0, "a", (), count) for count in (1, 2)),
+        *(
+            ToolCallDelta(0, 0, "call_0" if count == 3 else None, "f" if count == 3 else None, "x", count)
+            for count in (3, 7)
+        ),
+    ]
+    found = asyncio.run(unread(*sent, FINISHED))
+    assert found == [TextDelta(0, "aa", (), 2), ToolCallDelta(0, 0, "call_0", "f", "xx", 7), FINISHED]
+
+
 def test_choices_are_merged_apart() -> None:
     """Deltas of several choices that alternate wait as one delta each."""
     alternating: list[Event] = [TextDelta(choice, text) for text in "xyz" for choice in (0, 1)]
@@ -138,6 +151,30 @@ def test_whatever_the_readers_pace_the_answer_is_the_same(deltas: list[Event], r
     choices = {event.choice for event in deltas if isinstance(event, TextDelta | ThinkingDelta | ToolCallDelta)}
     sent: list[Event] = [*deltas, *(Stopped(choice, "end") for choice in choices), FINISHED]
     assert fold(asyncio.run(paced())) == fold(sent)
+
+
+@given(st.lists(DELTAS, max_size=20), st.integers(0, 20))
+def test_who_attaches_gets_what_waits_and_then_everything_as_it_comes(deltas: list[Event], before: int) -> None:
+    """However late it is: the same answer, the last event once, and nothing after it."""
+
+    async def main() -> list[Event]:
+        mailbox = stream(Postbox(asyncio.get_running_loop()))
+        found: list[Event] = []
+        for number, event in enumerate(sent):
+            if number == before:
+                mailbox.attach(found.append)
+            mailbox.push(event)
+        if before >= len(sent):
+            mailbox.attach(found.append)
+        mailbox.push(TextDelta(0, "late"))
+        return found
+
+    choices = {event.choice for event in deltas if isinstance(event, TextDelta | ThinkingDelta | ToolCallDelta)}
+    sent: list[Event] = [*deltas, *(Stopped(choice, "end") for choice in choices), FINISHED]
+    found = asyncio.run(main())
+    assert fold(found) == fold(sent)
+    assert [event for event in found if isinstance(event, Finished)] == [FINISHED]
+    assert found[-1] is FINISHED
 
 
 def test_nothing_comes_after_the_end() -> None:

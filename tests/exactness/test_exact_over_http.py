@@ -170,6 +170,24 @@ def test_usage_tells_what_came_from_the_cache_and_what_was_drafted(client: opena
     assert "draft_n" not in replies[2].timings
 
 
+@pytest.mark.parametrize("draft", [True, False])
+def test_usage_so_far_counts_tokens_and_not_events(client: openai.OpenAI, draft: bool) -> None:
+    """With `continuous_usage_stats` each event tells the tokens up to it, however many it joins; the last is exact."""
+    text = ""
+    usages: list[Any] = []
+    options: Any = {"include_usage": True, "continuous_usage_stats": True}
+    for chunk in chat(client, stream=True, stream_options=options, max_tokens=60, extra_body={"draft": draft}):
+        usages.append(chunk.usage)
+        for choice in chunk.choices:
+            text += choice.delta.content or ""
+        if chunk.choices and chunk.choices[0].delta.content:
+            # Every token is a byte, and one that completes no character adds no text.
+            assert chunk.usage.completion_tokens == len(text.encode())
+    assert "😊" in text and len(usages) > 2
+    counts = [usage.completion_tokens for usage in usages]
+    assert counts == sorted(counts) and counts[-1] == 60
+
+
 @pytest.mark.requirement("T-280", "T-281", "T-282", "T-283", "T-284", "T-285", "T-286", "T-287")
 def test_health_counts_what_a_poller_makes_rates_of(client: openai.OpenAI, url: str, engine: LocalEngine) -> None:
     """Totals move by what a request took when it ends; its tokens while they stream."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import socket
@@ -10,8 +11,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import uvicorn
+from uvicorn.server import ServerState
 
-from tensorfold.http import HttpSettings
+from tensorfold.http import HttpSettings, ServerSettings
+from tensorfold.http.protocol import bounded_protocol
 from tensorfold.ir import Finished, Queued, Request, Started, Stopped, TextDelta, Timings, Usage
 from tensorfold.testing.scripted_engine import ScriptItem
 
@@ -185,3 +189,87 @@ def test_a_stalled_reader_is_given_up_when_too_much_waits(rig: Rig, connect: Con
                 break
         assert b"reads too slowly" in received
         assert len(received) < 20_000_000
+
+
+def test_a_client_that_reads_nothing_is_cut_and_its_request_ends(
+    rig: Rig, connect: Connect, chat: dict[str, Any]
+) -> None:
+    """Also one whose whole reply waits in the server's own buffers, where nothing else would end it."""
+    released: list[bool] = []
+
+    def more_than_buffers(request: Request) -> Iterator[ScriptItem]:
+        yield Queued(1)
+        for _ in range(20_000):
+            yield TextDelta(0, "x" * 1000)
+            yield 0.0
+            if made.engine.cancelled:
+                released.append(True)
+                return
+
+    made = rig(more_than_buffers, HttpSettings(max_pending=1 << 30))
+    with made.serve(write_seconds=0.3) as client:
+        silent = connect(client, receive_buffer=4096)
+        send(silent, {**chat, "stream": True})
+        assert until(lambda: made.app.active == 1)
+        assert until(lambda: made.app.active == 0)
+        assert until(lambda: len(made.engine.cancelled) == 1)
+        assert client.get("/health").status_code == 200
+
+
+def test_a_client_that_stops_reading_is_cut_off_and_its_request_ends(
+    rig: Rig, connect: Connect, chat: dict[str, Any]
+) -> None:
+    """It holds its lane and its connection no longer than the server waits for a reader; others are served on."""
+
+    def endless(request: Request) -> Iterator[ScriptItem]:
+        yield Queued(1)
+        while True:
+            yield TextDelta(0, "x" * 100_000)
+            yield 0.005
+
+    made = rig(lambda request: long_reply(request) if request.model == "slow" else endless(request))
+    with made.serve(write_seconds=0.3) as client:
+        reading = connect(client)
+        send(reading, {**chat, "stream": True, "model": "slow"})
+        stalled = connect(client, receive_buffer=32768)
+        send(stalled, {**chat, "stream": True})
+        assert until(lambda: len(made.engine.cancelled) == 1)
+        assert until(lambda: made.app.active == 1)
+        assert made.engine.status().running == 1
+        assert reading.recv(65536)
+
+
+class Wire(asyncio.Transport):
+    """Nothing is sent."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.aborted = False
+
+    def abort(self) -> None:
+        self.aborted = True
+
+    def is_closing(self) -> bool:
+        return self.aborted
+
+
+def test_a_reader_that_comes_back_in_time_is_not_cut_off() -> None:
+    """The time runs only while too much waits, and begins anew each time."""
+
+    async def main() -> tuple[bool, bool]:
+        config = uvicorn.Config(app=lambda scope: None)
+        config.load()
+        protocol = bounded_protocol(ServerSettings(write_seconds=0.01))(config, ServerState(), {})
+        wire = Wire()
+        protocol.connection_made(wire)
+        for _ in range(3):
+            protocol.pause_writing()
+            protocol.resume_writing()
+        await asyncio.sleep(0.1)
+        kept = not wire.aborted
+        protocol.pause_writing()
+        await asyncio.sleep(0.1)
+        protocol.connection_lost(OSError())
+        return kept, wire.aborted
+
+    assert asyncio.run(main()) == (True, True)

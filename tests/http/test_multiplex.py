@@ -30,7 +30,10 @@ def reply(name: str, choices: int) -> list[Event]:
     events: list[Event] = [Queued(len(name)), Started(1), Progress(2, len(name), 1, 0.5)]
     for choice in range(choices):
         events += [ThinkingDelta(choice, f"{name}{choice}?"), TextDelta(choice, f"{name}{choice}!")]
-        events += [ToolCallDelta(choice, 0, f"{name}{choice}", "f", "{}"), Stopped(choice, "end")]
+        events += [
+            ToolCallDelta(choice, 0, f"{name}{choice}", "f", "{}"),
+            Stopped(choice, "stop", name, f"{name}{choice}."),
+        ]
     usage = Usage(len(name), choices, 1, 1, 4, 2)
     return [*events, Finished(usage, Timings(0.1 * choices, 0.2, 0.3), tuple(f"{name}{c}" for c in range(choices)))]
 
@@ -59,6 +62,7 @@ def test_whatever_the_interleaving_choices_are_numbered_request_by_request(choic
     assert [choice.text for choice in answer.choices] == [f"{name}!" for name in expected]
     assert [choice.thinking for choice in answer.choices] == [f"{name}?" for name in expected]
     assert [choice.calls[0].id for choice in answer.choices] == expected
+    assert [choice.ended_by for choice in answer.choices] == [f"{name}." for name in expected]
     assert list(answer.token_sha) == expected
     prompts, replies = sum(map(len, names)), sum(choices)
     assert answer.usage == Usage(prompts, replies, len(names), len(names), 4 * len(names), 2 * len(names))

@@ -42,6 +42,7 @@ class Pool:
 class Pages:
     """One pool, in pages."""
 
+    total: int
     free: int
     spare: int
     """Held by snapshots alone."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from tensorfold.contracts.states import PAGE, Group, TableKey
 from tensorfold.errors import OutOfPages
 
@@ -99,8 +101,7 @@ class PagePool:
         return self._holders[page] > 1
 
 
-@dataclass(frozen=True, slots=True)
-class PagedRange:
+class PagedRange(msgspec.Struct, frozen=True):
     """Positions that a slot is about to write."""
 
     slot: int
@@ -122,11 +123,15 @@ class PageTables:
 
     def __init__(self, capacity: Mapping[TableKey, int]) -> None:
         self._pools = {key: PagePool(count) for key, count in capacity.items()}
+        self._keys: dict[Group, tuple[TableKey, ...]] = {
+            "main": tuple(key for key in capacity if key.group == "main"),
+            "draft": tuple(key for key in capacity if key.group == "draft"),
+        }
         self._tables: dict[tuple[int, TableKey], list[int]] = {}
 
     def keys(self, group: Group) -> tuple[TableKey, ...]:
         """The tables of a group."""
-        return tuple(key for key in self._pools if key.group == group)
+        return self._keys[group]
 
     def pool(self, key: TableKey) -> PagePool:
         """The pool behind a table."""
@@ -146,18 +151,23 @@ class PageTables:
         Raises:
             OutOfPages: a pool has too few; nothing was changed.
         """
-        keys = self.keys(group)
-        for key in keys:
-            needed = sum(self._needed(each, key) for each in ranges)
+        growing: list[tuple[TableKey, PagedRange]] = []
+        for key in self.keys(group):
+            needed = 0
+            for each in ranges:
+                # PERF: a reply takes a page only every 64th token.
+                if (pages := self._needed(each, key)) > 0:
+                    needed += pages
+                    growing.append((key, each))
             if needed > self._pools[key].free:
                 raise OutOfPages(
                     f"{needed} more pages of {PAGE} positions are needed and {self._pools[key].free} are free"
                 )
-        return [copy for key in keys for each in ranges for copy in self._grow(each, key)]
+        return [copy for key, each in growing for copy in self._grow(each, key)]
 
     def _needed(self, wanted: PagedRange, key: TableKey) -> int:
-        table = self._tables.get((wanted.slot, key), [])
-        return max(0, pages_of(wanted.end) - len(table)) + self._unshares(wanted, key, table)
+        table = self._tables.get((wanted.slot, key), ())
+        return max(0, -(-wanted.end // PAGE) - len(table)) + self._unshares(wanted, key, table)
 
     def _unshares(self, wanted: PagedRange, key: TableKey, table: Sequence[int]) -> bool:
         first = wanted.start // PAGE
@@ -189,7 +199,7 @@ class PageTables:
             if table is None:
                 continue
             pool = self._pools[key]
-            while len(table) > pages_of(length):
+            while len(table) > -(-length // PAGE):
                 page = table.pop()
                 if page != GONE:
                     pool.drop(page)

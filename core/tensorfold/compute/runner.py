@@ -230,6 +230,8 @@ class Runner(Generic[A]):
 
     def sample(self, output: Output[A], draws: Sequence[Draw]) -> list[Drawn]:
         """One token for each draw; `Draw.row` indexes the output's wanted rows."""
+        if len(draws) == output.rows <= LOGITS_BLOCK and all(draw.row == place for place, draw in enumerate(draws)):
+            return self._session.sample(self._logits(output, range(output.rows)), draws)
         drawn: dict[int, Drawn] = {}
         order = sorted(range(len(draws)), key=lambda index: draws[index].row)
         for block in self._blocks(sorted({draw.row for draw in draws})):
@@ -350,7 +352,7 @@ class Runner(Generic[A]):
     def pages(self) -> dict[TableKey, Pages]:
         """What every pool could still give."""
         return {
-            key: Pages(pool.free, pool.spare)
+            key: Pages(pool.capacity, pool.free, pool.spare)
             for group in self._groups
             for key in self._tables.keys(group)
             for pool in (self._tables.pool(key),)

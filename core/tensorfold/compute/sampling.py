@@ -11,7 +11,8 @@ exact in any order, and a selection of the largest logits gives what the whole s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +26,7 @@ __all__ = ["draw_row", "draw_rows", "gumbel_noise"]
 _GOLDEN = 0x9E3779B97F4A7C15
 _WORD = 0xFFFFFFFFFFFFFFFF
 _MASS_BITS = 40
+NOT_FINITE = Drawn(token=0, problem="the model's logits are not finite")
 _SHORTLIST = 1024
 """How many of the largest logits are tried before the whole row is sorted."""
 
@@ -34,17 +36,38 @@ Ids = NDArray[np.int64]
 
 def draw_rows(logits: NDArray[np.float32], draws: Sequence[Draw]) -> list[Drawn]:
     """One token for each draw; `logits` is `[N, V]` and `Draw.row` indexes it."""
-    return [draw_row(logits[draw.row], draw) for draw in draws]
+    plain = [place for place, draw in enumerate(draws) if _is_plain(draw)]
+    if len(plain) < 2:
+        return [draw_row(logits[draw.row], draw) for draw in draws]
+    drawn = dict(zip(plain, _largest_of(logits, [draws[place].row for place in plain]), strict=True))
+    return [drawn.get(place) or draw_row(logits[draw.row], draw) for place, draw in enumerate(draws)]
+
+
+def _largest_of(logits: NDArray[np.float32], rows: Sequence[int]) -> Iterator[Drawn | None]:
+    """The largest logit of each row, ties to the lower id; None for a row that is not finite throughout.
+
+    PERF: numpy's overhead once for all rows. Where a row holds NaN, that is what it finds; where it holds +inf or
+    nothing but -inf, that is the largest.
+    """
+    whole = len(rows) == len(logits) and all(row == place for place, row in enumerate(rows))
+    picked = logits if whole else logits[list(rows)]
+    tokens = picked.argmax(axis=1)
+    finite = np.isfinite(picked[np.arange(len(rows)), tokens]).tolist()
+    return (Drawn(token) if good else None for token, good in zip(tokens.tolist(), finite, strict=True))
 
 
 def draw_row(row: NDArray[np.float32], draw: Draw) -> Drawn:
     """One token from one row `[V]`.
 
-    PERF: a plain greedy draw reads the row twice and copies nothing, a tenth of the general way's time.
+    PERF: a plain greedy draw reads the row once and copies nothing, a tenth of the general way's time.
     """
+    if _is_plain(draw):
+        token = int(row.argmax())
+        # NaN is taken for the largest; so are +inf, and -inf where nothing else is.
+        return Drawn(token) if math.isfinite(row[token]) else NOT_FINITE
     finite = bool(np.isfinite(row).all())
     if not finite and (np.isnan(row).any() or np.isposinf(row).any() or np.isneginf(row).all()):
-        return Drawn(token=0, problem="the model's logits are not finite")
+        return NOT_FINITE
     if draw.forced is not None:
         token = draw.forced
     elif draw.allowed is None and _is_plain_greedy(draw.rule):
@@ -57,6 +80,11 @@ def draw_row(row: NDArray[np.float32], draw: Draw) -> Drawn:
     if draw.logprobs is None:
         return Drawn(token)
     return _with_logprobs(row.astype(np.float64), token, draw.logprobs)
+
+
+def _is_plain(draw: Draw) -> bool:
+    """Whether the largest logit is drawn as it stands, and nothing else is asked for."""
+    return draw.logprobs is None and draw.allowed is None and draw.forced is None and _is_plain_greedy(draw.rule)
 
 
 def _is_plain_greedy(rule: SamplingRule) -> bool:

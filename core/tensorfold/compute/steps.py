@@ -27,14 +27,16 @@ class StepBuilder(Generic[A]):
     def build(self, kind: Kind, segments: Sequence[Segment], group: Group, before: Sequence[Sequence[int]]) -> Step[A]:
         """The Step of these segments, whose pages are reserved; `before` holds each slot's committed tokens."""
         bounds: list[tuple[int, int]] = []
-        total = 0
+        tokens: list[int] = []
+        places: list[int] = []
         for each in segments:
-            bounds.append((total, total + len(each.tokens)))
-            total += len(each.tokens)
-        ids = np.fromiter((token for each in segments for token in each.tokens), np.int32, total)
-        positions = np.concatenate(
-            [np.arange(each.start, each.start + len(each.tokens), dtype=np.int32) for each in segments]
-        )
+            first = len(tokens)
+            tokens += each.tokens
+            places += range(each.start, each.start + len(each.tokens))
+            bounds.append((first, len(tokens)))
+        total = len(tokens)
+        ids = np.asarray(tokens, dtype=np.int32)
+        positions = np.asarray(places, dtype=np.int32)
         wanted = self._wanted(segments, bounds)
         return Step(
             kind=kind,

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, Self, runtime_checkable
 
 from tensorfold.contracts.chat import Tokenizer
 from tensorfold.ir import JSON, Event, Request, Score, Scored
 
-__all__ = ["CanScore", "Engine", "EngineStatus", "EventStream", "ModelInfo", "PreparedPrompt", "Services"]
+__all__ = [
+    "CanScore",
+    "Engine",
+    "EngineStatus",
+    "EventStream",
+    "ModelInfo",
+    "PreparedPrompt",
+    "PushesEvents",
+    "Services",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +87,21 @@ class EventStream(Protocol):
 
     def cancel(self) -> None:
         """Nobody waits any more: the request ends at the next round. Harmless when it has ended."""
+        ...
+
+
+@runtime_checkable
+class PushesEvents(Protocol):
+    """What an event stream may offer besides: to hand events over as they come, with no task that waits for each.
+
+    PERF: an event that is waited for costs twice what its bytes do; and there is one for each token.
+    """
+
+    def attach(self, sink: Callable[[Event], None]) -> None:
+        """Hand over what waits, and each further event when it comes, on the event loop; iterate no more.
+
+        The sink must not raise. It is called with the last event, `Finished` or `Failed`, and never after.
+        """
         ...
 
 

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+import msgspec
+
 from tensorfold.ir import Request
 
 __all__ = ["Load", "RequestFilter", "Running", "SchedulerPolicy", "Waiting"]
@@ -24,8 +26,7 @@ class Load:
     """Positions that could be given out now, those of unused kept prefixes included."""
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
+class Waiting(msgspec.Struct, frozen=True):
     """A request whose prompt is not wholly computed, as a policy sees it."""
 
     id: str
@@ -40,8 +41,7 @@ class Waiting:
     """Whether some of its prompt is computed already."""
 
 
-@dataclass(frozen=True, slots=True)
-class Running:
+class Running(msgspec.Struct, frozen=True):
     """A request that generates, as a policy sees it."""
 
     id: str
@@ -80,6 +80,8 @@ class SchedulerPolicy(Protocol):
 class RequestFilter(Protocol):
     """Sees every request after decoding and before admission (quotas, presets). A prompt that is only counted, shown or
     scored passes too, as a request for it.
+
+    One that is an `Observer` as well is told of each request's start and outcome.
     """
 
     @property

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias
 
+import msgspec
+
 from tensorfold.contracts.arrays import A
 from tensorfold.contracts.states import TableKey
 
@@ -33,8 +35,7 @@ class Embeds:
     """Which rows of the segment they replace."""
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(msgspec.Struct, frozen=True):
     """The next tokens of one sequence."""
 
     slot: int

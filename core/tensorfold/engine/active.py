@@ -113,7 +113,8 @@ class ActiveRequest:
             return
         self._echoed = True
         text, tokens = self.job.echo_text(), tuple(self.prompt_tokens)
-        self.post(*(TextDelta(choice, text, tokens) for choice in range(self.job.choices)))
+        count = 0 if self.job.request.counted else None
+        self.post(*(TextDelta(choice, text, tokens, count) for choice in range(self.job.choices)))
 
     # ---- times ---------------------------------------------------------------------------------------------
 

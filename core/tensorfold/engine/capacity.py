@@ -40,6 +40,8 @@ class Capacity:
         """
         holders = tuple(holders)
         needed = self._runner.pages_for(self._target(entry, alone=not holders))
+        if self._ample(needed, len(holders)):
+            return {}
         promised = [self._promised(each) for each in holders]
         missing: dict[TableKey, int] = {}
         for key, pages in self._runner.pages().items():
@@ -48,6 +50,17 @@ class Capacity:
             if short > 0:
                 missing[key] = short
         return missing
+
+    def _ample(self, needed: Mapping[TableKey, int], holders: int) -> bool:
+        """Whether there are pages for the whole windows of all holders besides.
+
+        PERF: so it is where memory is not short, and then nobody has to be looked at.
+        """
+        whole = self._runner.pages_for(self._runner.geometry.window)
+        return all(
+            needed[key] + holders * whole[key] <= pages.total - pages.spare
+            for key, pages in self._runner.pages().items()
+        )
 
     def _promised(self, holder: Entry) -> dict[TableKey, int]:
         """Pages that a holder may still take."""

@@ -49,6 +49,7 @@ class _Text:
     first: TextDelta | ThinkingDelta
     parts: list[str]
     tokens: list[TokenInfo]
+    count: int | None
 
     def takes(self, event: Event) -> bool:
         """Whether the event only goes on where this ends."""
@@ -63,10 +64,11 @@ class _Text:
         if isinstance(event, TextDelta | ThinkingDelta):
             self.parts.append(event.text)
             self.tokens.extend(event.tokens)
+            self.count = event.count
 
     def event(self) -> Event:
         """All of it as one delta."""
-        return type(self.first)(self.first.choice, "".join(self.parts), tuple(self.tokens))
+        return type(self.first)(self.first.choice, "".join(self.parts), tuple(self.tokens), self.count)
 
 
 @dataclass(slots=True)
@@ -75,6 +77,7 @@ class _Call:
 
     first: ToolCallDelta
     arguments: list[str]
+    count: int | None
 
     def takes(self, event: Event) -> bool:
         """Whether the event only adds arguments to this call."""
@@ -88,11 +91,12 @@ class _Call:
         """Go on with it."""
         if isinstance(event, ToolCallDelta):
             self.arguments.append(event.arguments)
+            self.count = event.count
 
     def event(self) -> Event:
         """All of it as one delta."""
         first = self.first
-        return ToolCallDelta(first.choice, first.index, first.id, first.name, "".join(self.arguments))
+        return ToolCallDelta(first.choice, first.index, first.id, first.name, "".join(self.arguments), self.count)
 
 
 @dataclass(slots=True)
@@ -120,9 +124,9 @@ _Entry: TypeAlias = _Text | _Call | _Single
 def _entry(event: Event) -> _Entry:
     match event:
         case TextDelta(_, text, tokens) | ThinkingDelta(_, text, tokens):
-            return _Text(event, [text], list(tokens))
+            return _Text(event, [text], list(tokens), event.count)
         case ToolCallDelta():
-            return _Call(event, [event.arguments])
+            return _Call(event, [event.arguments], event.count)
         case _:
             return _Single(event)
 
@@ -164,7 +168,7 @@ class _Backlog:
 
 
 class LocalStream:
-    """Implements `contracts.engine.EventStream` on one event loop. One reader."""
+    """Implements `contracts.engine.EventStream` and `PushesEvents` on one event loop. One reader."""
 
     def __init__(self, postbox: Postbox, on_cancel: Callable[[], None], on_end: Callable[[LocalStream], None]) -> None:
         """`on_cancel` wakes the engine; `on_end` is told on the loop when the last event has arrived."""
@@ -180,6 +184,7 @@ class LocalStream:
         self._backlog = _Backlog()
         self._complete = False
         self._reader: asyncio.Future[None] | None = None
+        self._sink: Callable[[Event], None] | None = None
 
     # ---- the engine's side ---------------------------------------------------------------------------------
 
@@ -193,10 +198,13 @@ class LocalStream:
         """An event has arrived. What comes after the last one is dropped."""
         if self._complete:
             return
-        self._backlog.push(event)
         if isinstance(event, Finished | Failed):
             self._complete = True
             self._on_end(self)
+        if self._sink is not None:
+            self._sink(event)
+            return
+        self._backlog.push(event)
         if self._reader is not None and not self._reader.done():
             self._reader.set_result(None)
 
@@ -213,6 +221,12 @@ class LocalStream:
             finally:
                 self._reader = None
         return self._backlog.pop()
+
+    def attach(self, sink: Callable[[Event], None]) -> None:
+        """Hand over what waits, and each further event when it comes."""
+        while self._backlog.entries:
+            sink(self._backlog.pop())
+        self._sink = sink
 
     def cancel(self) -> None:
         """The request ends at the next round."""

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -24,8 +25,7 @@ GateStates: TypeAlias = tuple[Hashable, ...]
 """The state of each gate of a set, in its order."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Verdict:
+class Verdict(msgspec.Struct, frozen=True, eq=False):
     """What the gates say of the next token."""
 
     forced: int | None = None
@@ -42,6 +42,10 @@ class Verdict:
         if self.forced is not None:
             return token == self.forced
         return self.allowed is None or bool(self.allowed[token])
+
+
+FREE: Final = Verdict()
+"""Any token may come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,8 @@ class GateSet:
 
     def verdict(self, states: GateStates) -> Verdict:
         """What may come next."""
+        if not self.gates:
+            return FREE
         for gate, state in zip(self.gates, states, strict=True):
             forced = gate.forced(state)
             if forced is not None:

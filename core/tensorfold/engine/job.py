@@ -101,4 +101,5 @@ class Job:
             StopScanner(limits.stop, keep=limits.include_stop_str),
             self.parser(),
             lambda index: call_id(self.ids, key, index),
+            counted=self.request.counted,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -48,7 +49,7 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class _Wake:
-    """Something outside the inbox has changed: a stream was cancelled."""
+    """A stream was cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +122,10 @@ class EngineLoop:
         self._inbox: SimpleQueue[_Message] = SimpleQueue()
         self._postboxes: dict[Postbox, None] = {}
         self._number = 0
+        self._left = False
+        """Whether a stream was cancelled since the last turn."""
+        self._deadline = math.inf
+        """The next one, in seconds since the epoch."""
         self._work: _Work | None = None
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tensorfold-engine", daemon=True)
@@ -214,7 +219,7 @@ class EngineLoop:
                 case _Stop():
                     return False
                 case _Wake():
-                    pass
+                    self._left = True
 
     def _enter(self, submission: Submission) -> None:
         self._postboxes[submission.stream.postbox] = None
@@ -227,6 +232,7 @@ class EngineLoop:
             submission.stream.post(Failed.of(GenerationFailed(reason)))
         else:
             self._roster.enter(active)
+            self._deadline = min(self._deadline, _due(active))
 
     def _turn(self) -> None:
         """Drop those who left, then run one step. What fails here belongs to no single request, and ends them all."""
@@ -243,11 +249,18 @@ class EngineLoop:
                 self._roster.fail(active, error, "scheduling")
 
     def _sweep(self) -> None:
+        """Drop those who left, and those whose time is over.
+
+        PERF: a thousand replies are looked through only when there is a reason to.
+        """
         now = time.time()
+        if not self._left and now <= self._deadline:
+            return
+        self._left = False
         for active in self._roster.active:
-            deadline = active.job.request.deadline
-            if active.stream.cancelled or (deadline is not None and now > deadline):
+            if active.stream.cancelled or now > _due(active):
                 self._roster.abort(active)
+        self._deadline = min(map(_due, self._roster.active), default=math.inf)
 
     def _execute(self, turn: Turn) -> None:
         self._work = _Work(turn, self._clock())
@@ -284,7 +297,7 @@ class EngineLoop:
         """One wake-up of each event loop for all that this turn has to say."""
         scheduler = self._scheduler
         self.gauges = Gauges(
-            requests=len({entry.active for entry in scheduler.holders}),
+            requests=scheduler.requests,
             decoding=len(scheduler.running),
             prefilling=len(scheduler.prefilling),
             memory=self._runner.memory(),
@@ -321,6 +334,12 @@ class EngineLoop:
             if isinstance(message, Submission):
                 self._postboxes[message.stream.postbox] = None
                 message.stream.post(Failed.of(GenerationFailed("the engine has stopped")))
+
+
+def _due(active: ActiveRequest) -> float:
+    """When a request has to be over, in seconds since the epoch."""
+    deadline = active.job.request.deadline
+    return math.inf if deadline is None else deadline
 
 
 def _shelf(runner: Runner[Any], settings: EngineSettings) -> SpillShelf | None:

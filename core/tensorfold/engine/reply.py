@@ -23,8 +23,10 @@ class ReplyText:
         stops: StopScanner,
         parser: ReplyParser,
         call_id: Callable[[int], str],
+        *,
+        counted: bool = False,
     ) -> None:
-        """`call_id` names a call by its index."""
+        """`call_id` names a call by its index; `counted`: deltas tell how many tokens there are up to them."""
         self.reasoning_tokens = 0
         """Tokens that began or ended inside the reasoning, its markers included."""
         self.calls = 0
@@ -38,6 +40,8 @@ class ReplyText:
         self._stops = stops
         self._parser = parser
         self._call_id = call_id
+        self._counted = counted
+        self._tokens = 0
         self._decoded = 0
         """Characters decoded."""
         self._released = 0
@@ -48,6 +52,7 @@ class ReplyText:
     def feed(self, token: int, info: TokenInfo | None) -> tuple[list[Event], str | None]:
         """One more token (with its log-probability, if asked for): what there is to send, and the stop string met."""
         thinking = self._parser.thinking
+        self._tokens += 1
         if info is not None and self._detokenizer.visible(token):
             self._infos.append((self._decoded, info))
         text = self.latest = self._detokenizer.feed(token)
@@ -59,6 +64,7 @@ class ReplyText:
 
     def count(self) -> None:
         """One more token that adds no text: an end token."""
+        self._tokens += 1
         self.reasoning_tokens += self._parser.thinking
 
     def finish(self, *, matched: bool) -> list[Event]:
@@ -87,17 +93,18 @@ class ReplyText:
         return [event for piece in pieces if (event := self._event(piece)) is not None]
 
     def _event(self, piece: ReplyPiece) -> Event | None:
+        count = self._tokens if self._counted else None
         match piece:
             case CallPiece(name=None, arguments="", broken=broken):
                 self.broken |= broken
                 return None
             case TextPiece(text, tokens):
-                return TextDelta(self._choice, text, tokens)
+                return TextDelta(self._choice, text, tokens, count)
             case ThinkingPiece(text, tokens):
-                return ThinkingDelta(self._choice, text, tokens)
+                return ThinkingDelta(self._choice, text, tokens, count)
             case CallPiece(index, name, arguments):
                 self.broken |= piece.broken
                 if name is not None:
                     self.calls += 1
                 named = None if name is None else self._call_id(index)
-                return ToolCallDelta(self._choice, index, named, name, arguments)
+                return ToolCallDelta(self._choice, index, named, name, arguments, count)

@@ -63,6 +63,8 @@ class Scheduler:
         self._owed = 0.0
         """Seconds that running replies still get before the next chunk."""
         self._rounds = 0
+        self._requests: int | None = 0
+        """That hold a slot; None: to be counted again."""
 
     @property
     def busy(self) -> bool:
@@ -73,6 +75,13 @@ class Scheduler:
     def holders(self) -> tuple[Entry, ...]:
         """Entries with a slot."""
         return (*self.prefilling, *self.running)
+
+    @property
+    def requests(self) -> int:
+        """How many requests hold a slot. PERF: asked for after every turn, counted when it may have changed."""
+        if self._requests is None:
+            self._requests = len({entry.active for entry in self.holders})
+        return self._requests
 
     # ---- turns ---------------------------------------------------------------------------------------------
 
@@ -144,6 +153,7 @@ class Scheduler:
         if entry in self.prefilling:
             self.prefilling.remove(entry)
         self.running.append(entry)
+        self._requests = None
 
     def wait(self, entry: Entry) -> None:
         """A choice whose prompt is kept waits for a lane."""
@@ -152,6 +162,7 @@ class Scheduler:
     def remove(self, entry: Entry) -> None:
         """The entry is over; its slot is given back."""
         self._lanes.give_back(entry)
+        self._requests = None
         for entries in (self.waiting, self.prefilling, self.running):
             if entry in entries:
                 entries.remove(entry)
@@ -181,6 +192,7 @@ class Scheduler:
             self.yields += 1
             self.preempt(victim)
         self.waiting.remove(entry)
+        self._requests = None
         (self.running if entry.prompt_done else self.prefilling).append(entry)
         if not any(other.active is entry.active for other in self.waiting):
             self._lanes.forget(entry.active)

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Sequence as SequenceOf
-from dataclasses import dataclass, replace
 from functools import partial
+
+import msgspec
 
 from tensorfold.contracts.sampling import Draw, Drawn
 from tensorfold.engine.drafts import Chances, Drafter, Source
@@ -18,14 +19,13 @@ from tensorfold.engine.job import Job
 from tensorfold.engine.keys import token_sha
 from tensorfold.engine.loops import LoopDetector
 from tensorfold.engine.reply import ReplyText
-from tensorfold.errors import GenerationFailed
+from tensorfold.errors import LOOP_DETECTED, GenerationFailed
 from tensorfold.ir import Event, Stopped, StopReason, TextDelta, ThinkingDelta, TokenInfo
 
 __all__ = ["Sequence", "Window"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Window:
+class Window(msgspec.Struct, frozen=True, eq=False):
     """What a sequence wants computed: rows in order, each with the draw that is made if all guesses before it hold."""
 
     tokens: tuple[int, ...]
@@ -260,7 +260,7 @@ class Sequence:
         if drawn.problem is not None or draw.forced is not None:
             return drawn
         token = self.job.gates.kept(states, drawn.token)
-        return drawn if token == drawn.token else replace(drawn, token=token, logprob=None)
+        return drawn if token == drawn.token else msgspec.structs.replace(drawn, token=token, logprob=None)
 
     def _append(self, drawn: Drawn, before: GateStates, after: GateStates | None) -> list[Event]:
         """One token more, with all that looks at tokens; `after` is the gates' next state if it is known."""
@@ -309,7 +309,7 @@ class Sequence:
         self._failure = GenerationFailed(
             f"the reply repeats itself without end, after {len(self.tokens)} tokens. A retry helps only when sampling is"
             " random and has another seed: greedy replies, a fixed seed, and a seed that comes from the prompt loop again",
-            code="loop_detected",
+            code=LOOP_DETECTED,
         )
         return []
 

@@ -103,11 +103,12 @@ def _merged(earlier: Event, later: Event) -> Event | None:
         return None
     match earlier, later:
         case TextDelta(choice, text, tokens), TextDelta() if choice == later.choice:
-            return TextDelta(choice, text + later.text, tokens + later.tokens)
+            return TextDelta(choice, text + later.text, tokens + later.tokens, later.count)
         case ThinkingDelta(choice, text, tokens), ThinkingDelta() if choice == later.choice:
-            return ThinkingDelta(choice, text + later.text, tokens + later.tokens)
+            return ThinkingDelta(choice, text + later.text, tokens + later.tokens, later.count)
         case ToolCallDelta(choice, index, id, name, arguments), ToolCallDelta(id=None):
             same = (choice, index) == (later.choice, later.index)
-            return ToolCallDelta(choice, index, id, name, arguments + later.arguments) if same else None
+            joined = arguments + later.arguments
+            return ToolCallDelta(choice, index, id, name, joined, later.count) if same else None
         case _:
             return None

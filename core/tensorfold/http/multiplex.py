@@ -40,6 +40,8 @@ class Multiplexer:
         if self._failed:
             return None
         offset = self._offsets[index]
+        if not offset and isinstance(event, TextDelta | ThinkingDelta | ToolCallDelta | Stopped):
+            return event
         match event:
             case Queued():
                 self._queued[index] = event
@@ -51,13 +53,13 @@ class Multiplexer:
                 self._progress[index] = event
                 return self._joint_progress()
             case TextDelta(choice, text, tokens):
-                return TextDelta(offset + choice, text, tokens)
+                return TextDelta(offset + choice, text, tokens, event.count)
             case ThinkingDelta(choice, text, tokens):
-                return ThinkingDelta(offset + choice, text, tokens)
+                return ThinkingDelta(offset + choice, text, tokens, event.count)
             case ToolCallDelta(choice):
-                return ToolCallDelta(offset + choice, event.index, event.id, event.name, event.arguments)
+                return ToolCallDelta(offset + choice, event.index, event.id, event.name, event.arguments, event.count)
             case Stopped(choice, reason, detail):
-                return Stopped(offset + choice, reason, detail)
+                return Stopped(offset + choice, reason, detail, event.ended_by)
             case Finished():
                 self._finished[index] = event
                 return self._all_finished()

@@ -1,6 +1,7 @@
-"""uvicorn's HTTP protocol with bounds on what comes before the application sees a request.
+"""uvicorn's HTTP protocol with bounds on clients that send too much, or read and write too slowly.
 
-The parser itself collects a request line and headers of any size, for any time.
+The parser itself collects a request line and headers of any size, for any time; and a writer waits for its reader for
+ever.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ __all__ = ["bounded_protocol"]
 
 
 class _BoundedProtocol(HttpToolsProtocol):
-    """Counts the bytes and the time of each head; refuses connections past the bound."""
+    """Counts the bytes and the time of each head; refuses connections past the bound, and cuts those that read nothing."""
 
     settings: ServerSettings
 
@@ -25,6 +26,7 @@ class _BoundedProtocol(HttpToolsProtocol):
         self._head = 0
         self._in_head = True
         self._head_timer: asyncio.TimerHandle | None = None
+        self._write_timer: asyncio.TimerHandle | None = None
         if len(self.connections) > self.settings.max_connections:
             transport.close()
             return
@@ -32,6 +34,7 @@ class _BoundedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._head_came()
+        self._reader_moved()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -52,6 +55,28 @@ class _BoundedProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         super().on_message_complete()
         self._in_head = True
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._await_reader()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._reader_moved()
+
+    def timeout_keep_alive_handler(self) -> None:
+        super().timeout_keep_alive_handler()
+        # A transport closes when all is written, which a client that reads nothing would put off for ever.
+        self._await_reader()
+
+    def _await_reader(self) -> None:
+        if self._write_timer is None:
+            self._write_timer = self.loop.call_later(self.settings.write_seconds, self.transport.abort)
+
+    def _reader_moved(self) -> None:
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
 
     def _await_head(self) -> None:
         self._head_timer = self.loop.call_later(self.settings.head_seconds, self._head_late)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 
 import structlog
 
-from tensorfold.contracts.engine import EventStream
+from tensorfold.contracts.engine import EventStream, PushesEvents
 from tensorfold.contracts.observe import Outcome
 from tensorfold.errors import GenerationFailed, RequestError
 from tensorfold.ir import (
@@ -58,15 +59,36 @@ class Run:
 
     async def pump(self, deliver: Callable[[Event], bool]) -> None:
         """Hand on every further event; a receiver that takes no more (False) ends the request with an error."""
-        event: Event | None = None
-        while not isinstance(event, Finished | Failed):
-            event = await self._next()
+        if isinstance(self._stream, PushesEvents):
+            await self._pushed(self._stream, deliver)
+            return
+        while not self._hand_on(await self._next(), deliver):
+            pass
+
+    async def _pushed(self, stream: PushesEvents, deliver: Callable[[Event], bool]) -> None:
+        ended = asyncio.get_running_loop().create_future()
+
+        def take(event: Event) -> None:
+            if ended.done():
+                return
+            try:
+                if self._hand_on(event, deliver):
+                    ended.set_result(None)
+            except Exception as error:  # noqa: BLE001 - raised where the request is awaited, not where others are served
+                ended.set_exception(error)
+
+        stream.attach(take)
+        await ended
+
+    def _hand_on(self, event: Event, deliver: Callable[[Event], bool]) -> bool:
+        """Hand on one event; whether it is the last."""
+        self._note(event)
+        if not deliver(event) and not self._cancelled:
+            self.cancel()
+            event = Failed.of(GenerationFailed("the client reads too slowly: too much of its reply is waiting"))
             self._note(event)
-            if not deliver(event) and not self._cancelled:
-                self.cancel()
-                event = Failed.of(GenerationFailed("the client reads too slowly: too much of its reply is waiting"))
-                self._note(event)
-                deliver(event)
+            deliver(event)
+        return isinstance(event, Finished | Failed)
 
     async def _next(self) -> Event:
         try:

@@ -139,9 +139,10 @@ class ScriptedDecoder:
         self._acts: dict[int, list[Callable[[], None]]] = {}
         self._broken: set[int] = set()
         for script in scripts:
-            self._learn(script, min(geometry.stop_ids, default=None))
+            self.learn(script, min(geometry.stop_ids, default=None))
 
-    def _learn(self, script: Script, end: int | None) -> None:
+    def learn(self, script: Script, end: int | None) -> None:
+        """Remember one more script; of two with one prompt the first holds."""
         path = _START
         reply = script.reply if end is None else (*script.reply, end)
         for index, token in enumerate((*script.prompt, *reply), start=-len(script.prompt)):
@@ -169,7 +170,14 @@ class ScriptedDecoder:
 
     def logits(self, ops: Ops[Hashes], hidden: Hashes) -> Hashes:
         """`[N, V]` float32."""
-        return cast("Hashes", np.stack([self.row(path) for path in hidden.tolist()]))
+        rows = np.zeros((len(hidden), self._vocabulary), dtype=np.float32)
+        for place, path in enumerate(hidden.tolist()):
+            token = self._tokens.get(path)
+            if token is None or path in self._broken:
+                rows[place] = self.row(path)
+            else:
+                rows[place, token] = MARGIN
+        return cast("Hashes", rows)
 
     def row(self, path: int) -> NDArray[np.float32]:
         if path in self._broken:

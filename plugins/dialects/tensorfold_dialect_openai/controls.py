@@ -44,7 +44,12 @@ class StreamOptions(msgspec.Struct):
     include_obfuscation: bool | None = None
     """Fill every event up to a multiple of 64 bytes, so that its length does not tell its text's."""
     continuous_usage_stats: bool | None = None
-    """With `include_usage`: usage so far on every event, one completion token for each, exact in the last."""
+    """With `include_usage`: usage so far on every event."""
+
+    @property
+    def counting(self) -> bool:
+        """Whether every event tells the tokens so far."""
+        return bool(self.include_usage and self.continuous_usage_stats)
 
 
 class ReplyFields(GrammarFields):
@@ -131,6 +136,7 @@ def build_requests(
             draft=controls.draft is not False,
             priority=priority,
             progress=bool(controls.stream and controls.return_progress),
+            counted=bool(controls.stream and controls.stream_options and controls.stream_options.counting),
             logprobs=logprobs,
             echo=echo,
         )

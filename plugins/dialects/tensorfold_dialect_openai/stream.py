@@ -29,6 +29,7 @@ from tensorfold_dialect_openai.replies import Chunk, FoldBody, Head, ProgressBod
 __all__ = ["KEEP_ALIVE", "EventEncoder"]
 
 KEEP_ALIVE = b": keep-alive\n\n"
+_JSON = msgspec.json.Encoder()
 _DONE = b"data: [DONE]\n\n"
 _FILL = 64
 """An obfuscated event's payload is a multiple of so many bytes."""
@@ -48,10 +49,14 @@ class EventEncoder(ABC, Generic[C]):
         self.logprobs = logprobs
         self._head = head
         self._options = options
+        self._counting = options.counting
+        self._plain = not (self._counting or options.include_obfuscation)
         self._held: Stopped | None = None
         self._prompt_tokens = 0
         self._cached_tokens = 0
-        self._pieces = 0
+        self._counts: dict[int, int] = {}
+        """Tokens so far, by choice."""
+        self._chunk: Chunk[C] = self._fresh([])
 
     @abstractmethod
     def pieces(self, delta: TextDelta | ThinkingDelta | ToolCallDelta) -> Iterable[C]:
@@ -77,7 +82,10 @@ class EventEncoder(ABC, Generic[C]):
             case Progress():
                 return self._progress(event)
             case TextDelta() | ThinkingDelta() | ToolCallDelta():
-                self._pieces += 1
+                if self._counting:
+                    # An engine that does not tell is taken to send a delta a token.
+                    told = self._counts.get(event.choice, 0) + 1 if event.count is None else event.count
+                    self._counts[event.choice] = told
                 return self._release() + b"".join(self._event([piece]) for piece in self.pieces(event))
             case Stopped():
                 earlier, self._held = self._release(), event
@@ -85,7 +93,7 @@ class EventEncoder(ABC, Generic[C]):
             case Finished():
                 return self._end(event) + _DONE
             case Failed():
-                return self._release() + _framed(msgspec.json.encode(error_body(event.error()))) + _DONE
+                return self._release() + _framed(_JSON.encode(error_body(event.error()))) + _DONE
 
     def _release(self, finished: Finished | None = None) -> bytes:
         """The events of the held ending, if any; with the usage when the stream is over."""
@@ -100,28 +108,34 @@ class EventEncoder(ABC, Generic[C]):
             return self._release() + self._event([], finished)
         return self._release(finished)
 
-    def _progress(self, progress: Progress) -> bytes:
+    def _fresh(self, choices: list[C]) -> Chunk[C]:
         head = self._head
-        chunk = Chunk(head.id, head.object, head.created, head.model, head.system_fingerprint, [self.nothing()])
+        return Chunk(head.id, head.object, head.created, head.model, head.system_fingerprint, choices)
+
+    def _progress(self, progress: Progress) -> bytes:
+        chunk = self._fresh([self.nothing()])
         chunk.prompt_progress = ProgressBody.of(progress)
-        return _framed(msgspec.json.encode(chunk))
+        return _framed(_JSON.encode(chunk))
 
     def _event(self, choices: list[C], finished: Finished | None = None) -> bytes:
-        head = self._head
-        chunk = Chunk(head.id, head.object, head.created, head.model, head.system_fingerprint, choices)
+        if finished is None and self._plain:
+            # PERF: one value for all the plain events of a stream; making one takes longer than encoding it.
+            self._chunk.choices = choices
+            return _framed(_JSON.encode(self._chunk))
+        chunk = self._fresh(choices)
         if finished is not None:
             chunk.usage = UsageBody.of(finished.usage)
             if len(finished.token_sha) == 1:
                 chunk.timings = TimingsBody.of(finished.usage, finished.timings)
             chunk.tensorfold = FoldBody.of(finished.token_sha)
-        elif self._options.include_usage and self._options.continuous_usage_stats:
-            chunk.usage = UsageBody.of(Usage(self._prompt_tokens, self._pieces, self._cached_tokens))
-        payload = msgspec.json.encode(chunk)
+        elif self._counting:
+            chunk.usage = UsageBody.of(Usage(self._prompt_tokens, sum(self._counts.values()), self._cached_tokens))
+        payload = _JSON.encode(chunk)
         if self._options.include_obfuscation and choices:
             chunk.obfuscation = ""
-            bare = len(msgspec.json.encode(chunk))
+            bare = len(_JSON.encode(chunk))
             chunk.obfuscation = "0" * (-bare % _FILL)
-            payload = msgspec.json.encode(chunk)
+            payload = _JSON.encode(chunk)
             chunk.obfuscation = UNSET
         return _framed(payload)
 
