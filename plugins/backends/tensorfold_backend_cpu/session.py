@@ -59,6 +59,11 @@ class CpuSession:
         return f"CPU, {threads} thread{'s' if threads > 1 else ''}, {LEVEL} kernels, weights {self._mode}"
 
     @property
+    def keeps_codes(self) -> bool:
+        """Integer codes stay what they are, unless all is to be computed with floats."""
+        return self._mode != "exact"
+
+    @property
     def dtype(self) -> str:
         """Of activations between operations."""
         return "float32"
