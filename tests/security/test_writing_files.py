@@ -63,17 +63,9 @@ def _writes(call: ast.Call) -> bool:
         case ast.Attribute(_, name) if name in _WRITING:
             return True
         case ast.Name("open") | ast.Attribute(_, "open"):
-            modes = [
-                each.value for each in call.args[:2] if isinstance(each, ast.Constant) and isinstance(each.value, str)
-            ]
-            modes += [
-                each.value.value
-                for each in call.keywords
-                if each.arg == "mode" and isinstance(each.value, ast.Constant)
-            ]
-            return any(
-                set(mode) <= set("rwaxbt+") and set(mode) & set("wax+") for mode in modes if isinstance(mode, str)
-            )
+            modes = [*call.args[:2], *(each.value for each in call.keywords if each.arg == "mode")]
+            texts = [each.value for each in modes if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+            return any(set(text) <= set("rwaxbt+") and set(text) & set("wax+") for text in texts)
         case _:
             return False
 
