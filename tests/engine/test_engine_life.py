@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -373,6 +374,32 @@ def test_a_request_past_its_deadline_is_dropped() -> None:
             sent = await events(engine, request("late", deadline=1.0))
             assert Stopped(0, "abort") in sent and text(sent) == ""
             assert text(await events(engine, request("good"))) == bytes(REPLY).decode()
+
+    asyncio.run(main())
+
+
+def test_deadlines_pass_while_replies_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each reply ends at the first turn after its own, with what it has; those without one, or a later one, go on."""
+    clock = SimpleNamespace(now=50.0)
+    monkeypatch.setattr("tensorfold.engine.loop.time", SimpleNamespace(time=lambda: clock.now))
+
+    async def main() -> None:
+        first, second = Stall(), Stall()
+        engine = toy_engine([script("soon", at={3: first}), script("later", at={9: second}), script("never")])
+        async with running(engine):
+            deadlines = {"soon": 100.0, "later": 200.0, "never": None}
+            streams = [await engine.submit(request(name, deadline=each)) for name, each in deadlines.items()]
+            await entered(first)
+            clock.now = 150.0
+            first.release.set()
+            await entered(second)
+            clock.now = 250.0
+            second.release.set()
+            sent = [[event async for event in stream] for stream in streams]
+        reply = bytes(REPLY).decode()
+        assert Stopped(0, "abort") in sent[0] and Stopped(0, "abort") in sent[1]
+        assert 0 < len(text(sent[0])) <= len(text(sent[1])) < len(reply)
+        assert reply.startswith(text(sent[1])) and text(sent[2]) == reply
 
     asyncio.run(main())
 

@@ -5,17 +5,35 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from itertools import count
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from tensorfold.contracts.step import Step
-from tensorfold.engine.capacity import effective_window
+from tensorfold.chat.plain import PlainFormat
+from tensorfold.compute.runner import Runner
+from tensorfold.contracts.step import Segment, Step
+from tensorfold.engine.active import ActiveRequest, Entry
+from tensorfold.engine.admission import Admission, no_gates
+from tensorfold.engine.capacity import Capacity, effective_window
+from tensorfold.engine.events import LocalStream
 from tensorfold.engine.settings import EngineSettings
 from tensorfold.errors import OutOfPages
-from tensorfold.ir import Event, Failed, Finished, Limits, Progress, Request, Started, Stopped, TextDelta, TextPrompt
+from tensorfold.ir import (
+    Event,
+    Failed,
+    Finished,
+    Limits,
+    Progress,
+    Request,
+    Started,
+    Stopped,
+    TextDelta,
+    TextPrompt,
+    TokensPrompt,
+)
 from tensorfold.testing.scripted import Stall, scripted_geometry, scripted_runner
 from tensorfold.testing.toy_engine import events, running, toy_engine
+from tensorfold.testing.toy_tokenizer import ToyPrompts, ToyTokenizer
 
 TIGHT = EngineSettings(growth=1)
 """Replies reserve nothing ahead, so that memory does run short."""
@@ -180,3 +198,58 @@ def test_a_prompt_that_waits_for_room_costs_nobody_a_kept_prompt() -> None:
     alone = [shown(serve(each, positions=2048, lanes=4)[0][0]) for each in requests]
     sent, _ = serve(*requests, positions=320, window=320, lanes=4, settings=EngineSettings(growth=64))
     assert [shown(each)[1:] for each in sent] == [each[1:] for each in alone]
+
+
+@pytest.mark.parametrize(("positions", "kept"), [(640, 0), (1024, 0), (1024, 192), (2048, 0), (2048, 1024)])
+def test_ample_memory_is_told_from_short_memory_by_its_size_alone(
+    monkeypatch: pytest.MonkeyPatch, positions: int, kept: int
+) -> None:
+    """Looking at nobody gives what looking at everybody gives, whatever the others hold and prompts are kept."""
+    looked: list[bool] = []
+    geometry = scripted_geometry(vocabulary=99, window=512)
+    runner = scripted_runner([], geometry, lanes=4, chunk=512, positions=positions)
+    capacity = Capacity(runner, 64)
+    if kept:
+        slot = held(runner, kept)
+        runner.snapshot(slot)
+        runner.release(slot)
+    holders: list[Entry] = []
+    for prompt in (70, 200, 130):
+        wanted = entry(prompt, 300)
+        short = Capacity.missing(capacity, wanted, holders)
+        with monkeypatch.context() as patched:
+            patched.setattr(Capacity, "_ample", lambda *_: False)
+            assert capacity.missing(wanted, holders) == short
+        looked.append(capacity._ample(runner.pages_for(wanted.sequence.position), len(holders)))
+        if not short:
+            wanted.slot, wanted.computed = held(runner, prompt), prompt
+            holders.append(wanted)
+    assert all(looked) is (positions - kept >= 1536)
+
+
+def held(runner: Runner[Any], length: int) -> int:
+    """A slot of so many positions."""
+    slot = runner.acquire()
+    assert slot is not None
+    runner.forward([Segment(slot, (1,) * length, 0, kind="chunk")])
+    runner.commit(slot, length)
+    return slot
+
+
+def entry(prompt: int, reply: int) -> Entry:
+    """A request that waits."""
+    tokenizer = ToyTokenizer()
+    admission = Admission(
+        prompts=ToyPrompts(tokenizer),
+        tokenizer=tokenizer,
+        chat=PlainFormat(),
+        geometry=scripted_geometry(vocabulary=99, window=512),
+        window=512,
+        chunk=512,
+        settings=EngineSettings(),
+        drafting=None,
+        gates=no_gates,
+    )
+    wanted = Request(id="r", prompt=TokensPrompt((1,) * prompt), limits=Limits(max_tokens=reply, ignore_eos=True))
+    (found,) = ActiveRequest(1, admission.job(wanted), cast("LocalStream", None), 0.0).entries
+    return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,7 @@ def test_independent_rows_pass_and_their_costs_are_known() -> None:
     """The runner is as it was: every lane and page is free."""
     own = runner()
     before = own.memory()
-    found = probe_rows(own, 64)
+    found = probe_rows(own, 64, patience=None)
     assert (found.rows, found.tried, found.problem) == (64, 33, None)
     assert {1, 2, 8, 33} <= set(found.costs)
     assert own.memory() == before
@@ -48,23 +49,32 @@ def test_rows_that_depend_on_their_number_narrow_the_step(
 ) -> None:
     """The largest number of rows below the first that changed a bit."""
     disturb(monkeypatch, lambda step: step.rows >= wrong_from and len(step.segments) == 1)
-    found = probe_rows(runner(), 64)
+    found = probe_rows(runner(), 64, patience=None)
     assert found.rows == rows
     assert found.problem is not None and f"when {wrong_from} rows share" in found.problem
 
 
 def test_sequences_that_see_each_other_run_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     disturb(monkeypatch, lambda step: len(step.segments) > 1)
-    found = probe_rows(runner(), 64)
+    found = probe_rows(runner(), 64, patience=None)
     assert found.rows == 1
     assert found.problem is not None and "another sequence" in found.problem
 
 
-def test_a_slow_machine_is_not_tried_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was not tried is taken at the backend's word."""
-    monkeypatch.setattr("tensorfold.engine.probe.PATIENCE", -1.0)
-    found = probe_rows(runner(), 64)
-    assert (found.rows, found.tried, found.problem) == (64, 8, None)
+@pytest.mark.parametrize(("step", "tried"), [(0.04, 33), (0.05, 8), (0.09, 5), (0.2, 0), (30.0, 0)])
+def test_a_slow_machine_is_not_tried_for_ever(step: float, tried: int) -> None:
+    """Within a second, as far as steps of so many seconds go; what was not tried is taken at the backend's word."""
+    clock = SimpleNamespace(now=0.0)
+
+    def run(_: Step[Any]) -> None:
+        clock.now += step
+
+    own = runner(on_step=run)
+    found = probe_rows(own, 64, clock=lambda: clock.now)
+    assert (found.rows, found.tried, found.problem) == (64, tried, None)
+    assert found.costs[1] == pytest.approx(step)
+    assert clock.now <= 1.0 + 10 * step
+    assert own.memory() == runner().memory()
 
 
 @pytest.mark.parametrize("fields", [{"lanes": 1}, {"window": 64}, {"chunk": 7}, {"positions": 64}])

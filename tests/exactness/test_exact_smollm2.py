@@ -229,7 +229,7 @@ def test_spilled_and_reloaded_replies_are_the_serial_ones(model: Model, serial: 
 
 def test_rows_are_independent_here(model: Model) -> None:
     """The trial that every server makes at its start."""
-    found = probe_rows(model.runner(8, None), 64)
+    found = probe_rows(model.runner(8, None), 64, patience=None)
     assert (found.rows, found.problem) == (64, None)
 
 

@@ -33,7 +33,7 @@ from tensorfold.engine.copies import CopyDrafting
 from tensorfold.engine.depth import MeasuredDepth
 from tensorfold.engine.engine import LocalEngine
 from tensorfold.engine.policies import DefaultPolicy
-from tensorfold.engine.probe import Independence, probe_rows
+from tensorfold.engine.probe import PATIENCE, Independence, probe_rows
 from tensorfold.engine.settings import EngineSettings
 from tensorfold.errors import ConfigError
 from tensorfold.ir import Sampling
@@ -197,10 +197,10 @@ def _load(config: ServeConfig, chosen: _Chosen, session: Session[Any], stages: S
 def _independence(config: ServeConfig, runner: Runner[Any], stages: Stages) -> Independence:
     """How many rows may share a step."""
     most = EngineSettings().rows
-    if not config.check_rows:
+    if config.check_rows == "off":
         return Independence(most)
     stages.stage("checking rows")
-    return probe_rows(runner, most)
+    return probe_rows(runner, most, patience=None if config.check_rows == "full" else PATIENCE)
 
 
 def _describe(config: ServeConfig, chosen: _Chosen, window: int, lanes: int) -> ModelInfo:

@@ -13,10 +13,11 @@ from tensorfold.config.values import SettingValue
 from tensorfold.contracts.settings import PluginSettings, Setting, SettingsTable, SettingType
 from tensorfold.errors import ConfigError
 
-__all__ = ["Drafts", "LogFormat", "LogLevel", "ServeConfig", "WeightsMode", "core_table", "load_config"]
+__all__ = ["CheckRows", "Drafts", "LogFormat", "LogLevel", "ServeConfig", "WeightsMode", "core_table", "load_config"]
 
 LogFormat: TypeAlias = Literal["auto", "console", "json"]
 Drafts: TypeAlias = Literal["auto", "off"]
+CheckRows: TypeAlias = Literal["auto", "full", "off"]
 WeightsMode: TypeAlias = Literal["auto", "int8", "int4", "exact"]
 LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 
@@ -80,7 +81,9 @@ class ServeConfig:
     keep_alive: float = _value("float", 10.0, "Seconds of silence after which a stream gets a comment.", low=0.1)
     grace: float = _value("float", 5.0, "Seconds that running replies get to end at a shutdown.", low=0)
 
-    max_connections: int = _value("int", 2048, "Open connections; one more is closed at once.", flag=False, low=1)
+    max_connections: int = _value(
+        "int", 2048, "Open connections; one more gets a 503 and is closed.", flag=False, low=1
+    )
     max_requests: int = _value(
         "int", 1024, "Requests in progress, over all routes; one more gets a 503.", flag=False, low=1
     )
@@ -133,8 +136,12 @@ class ServeConfig:
         "float", 0.25, "The share of time that running replies get beside a prompt.", low=0, high=1
     )
 
-    check_rows: bool = _value(
-        "bool", False, "Check at the start, on the real weights, that replies cannot change each other; takes seconds."
+    check_rows: CheckRows = _value(
+        "str",
+        "auto",
+        "Check at the start, on the real weights, that replies cannot change each other: auto for a second at most, "
+        "full to the end, or off.",
+        among=("auto", "full", "off"),
     )
     drafts: Drafts = _value(
         "str", "auto", "Guess tokens ahead: auto where it pays, or off; replies are the same.", among=("auto", "off")
