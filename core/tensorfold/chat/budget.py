@@ -89,7 +89,7 @@ class Budget:
 
     def weigh(self, value: object) -> None:
         """A value is about to be walked to its last part: shared parts count as often as they are met."""
-        if not isinstance(value, list | tuple | dict):
+        if not _has_parts(value):
             return
         parts = 0
         pending: list[object] = [value]
@@ -98,11 +98,11 @@ class Budget:
             if isinstance(each, dict):
                 held = cast("Mapping[object, object]", each)
                 parts += 2 * len(held)
-                pending.extend(part for part in held.values() if isinstance(part, list | tuple | dict))
+                pending.extend(filter(_has_parts, held.values()))
             else:
                 listed = cast("Sequence[object]", each)
                 parts += len(listed)
-                pending.extend(part for part in listed if isinstance(part, list | tuple | dict))
+                pending.extend(filter(_has_parts, listed))
             # Parts that are empty lists have no parts of their own, and count too.
             if parts + len(pending) > MAX_ITEMS:
                 raise BudgetExceeded(f"the chat template walks a value of more than {MAX_ITEMS} parts")
@@ -120,23 +120,23 @@ class Budget:
 
     def operation(self, operator: str, left: object, right: object) -> None:
         """Operands are about to be joined, repeated, raised or formatted."""
+        length = _length(left) + _length(right)
         match operator, left, right:
             case "%", str(), _:
                 bounded_format(left)
                 self.weigh(right)
             case "+", list() | tuple(), _:
-                self.items(_length(left) + _length(right))
+                self.items(length)
             case "+", _, _:
-                self.text(_length(left) + _length(right))
+                self.text(length)
             case "*", int(), int():
                 _bounded_bits(left.bit_length() + right.bit_length())
-            case ("*", int(), (list() | tuple()) as repeated) | ("*", (list() | tuple()) as repeated, int()):
-                times = left if isinstance(left, int) else right
-                self.items(_length(repeated) * max(cast("int", times), 0))
+            case ("*", list() | tuple(), int(times)) | ("*", int(times), list() | tuple()):
+                self.items(length * max(times, 0))
             case "*", int(), _:
-                self.text(_length(right) * max(left, 0))
+                self.text(length * max(left, 0))
             case "*", _, int():
-                self.text(_length(left) * max(right, 0))
+                self.text(length * max(right, 0))
             case "**", int(), int():
                 _bounded_bits(left.bit_length() * max(right, 0))
             case _:
@@ -162,6 +162,10 @@ class Budget:
                     self.text(len(text) + text.count("\t") * (argument if isinstance(argument, int) else 0))
             case _:
                 pass
+
+
+def _has_parts(value: object) -> bool:
+    return isinstance(value, list | tuple | dict)
 
 
 def _length(value: object) -> int:

@@ -114,12 +114,17 @@ def counted_tests(tests: Mapping[str, Callable[..., Any]], budget: Callable[[Con
 def _with_context(function: Callable[..., Any]) -> Callable[..., Any]:
     """A filter or test that is given the context, whatever it wants of it itself."""
     wants = getattr(function, "jinja_pass_arg", None)
-    match None if wants is None else wants.name:
-        case "context":
-            return function
-        case "eval_context":
-            return lambda context, *args, **kwargs: function(context.eval_ctx, *args, **kwargs)
-        case "environment":
-            return lambda context, *args, **kwargs: function(context.environment, *args, **kwargs)
-        case _:
-            return lambda context, *args, **kwargs: function(*args, **kwargs)
+    asked = None if wants is None else str(wants.name)
+    if asked == "context":
+        return function
+
+    def adapted(context: Context, /, *args: Any, **kwargs: Any) -> Any:
+        match asked:
+            case "eval_context":
+                return function(context.eval_ctx, *args, **kwargs)
+            case "environment":
+                return function(context.environment, *args, **kwargs)
+            case _:
+                return function(*args, **kwargs)
+
+    return adapted
