@@ -35,6 +35,7 @@ from __future__ import annotations
 from pathlib import Path
 
 __all__ = [
+    "LOOP_DETECTED",
     "BackendError",
     "CheckpointDamaged",
     "CheckpointError",
@@ -64,6 +65,9 @@ __all__ = [
     "UnsupportedMedia",
     "WeightsMismatch",
 ]
+
+LOOP_DETECTED = "loop_detected"
+"""The code of a reply that was to fail when it only repeats itself, and does."""
 
 
 class TensorfoldError(Exception):
@@ -239,3 +243,8 @@ class GenerationFailed(RequestError):
 
     status = 500
     type = "server_error"
+
+    @property
+    def lasting(self) -> bool:
+        """Whether the same request fails again, since a reply is a function of its request."""
+        return self.code == LOOP_DETECTED

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tensorfold.contracts.dialect import Dialect
     from tensorfold.contracts.examples import Example
     from tensorfold.contracts.family import ModelFamily
+    from tensorfold.contracts.local import LocalCheckpoint
     from tensorfold.contracts.observe import Observer
     from tensorfold.contracts.policy import RequestFilter, SchedulerPolicy
 
@@ -57,13 +58,23 @@ def tensorfold_backends() -> Iterable[Backend]:
 
 
 @hookspec(firstresult=True)
-def tensorfold_find_checkpoint(name: str) -> Path | None:
+def tensorfold_find_checkpoint(name: str, weights: bool) -> Path | None:
     """Where on this machine is the checkpoint of this name?
 
     A folder or a file, or None when you do not know it; the first answer wins. `name` is what the user gave:
-    a path, `ORG/NAME`, a name of your own; empty: the default model. You may download, and show progress.
+    a path, `ORG/NAME`, a name of your own; empty: the default model. You may download, and show progress; without
+    `weights`, a folder with the configs alone will do.
     Stops at the first answer that is not None.
     """
+
+
+@hookspec
+def tensorfold_list_checkpoints() -> Iterable[LocalCheckpoint]:
+    """Which checkpoints do you know of on this machine?
+
+    Asked by `tensorfold models` alone. Look at what is on the disk, download nothing; each can be served by its name.
+    """
+    return ()
 
 
 # ---- the wire ---------------------------------------------------------------------------------------------

@@ -66,14 +66,14 @@ def test_the_three_sources_add_up_and_label_their_keys(write: WriteKeys) -> None
 
 
 @pytest.mark.requirement("T-002", "T-003", "T-004")
-def test_the_settings_are_two_flags_and_a_variable() -> None:
+def test_the_settings_are_two_flags_and_two_variables() -> None:
     """`--api-key` any number of times, `TENSORFOLD_API_KEY` with commas, `--api-key-file`; secrets stay out of files."""
     (table,) = tensorfold_settings()
     settings = {setting.name: setting for setting in table.settings}
     assert [(each.flag, each.env, each.type) for each in table.settings] == [
         ("--api-key", None, "strs"),
         (None, "TENSORFOLD_API_KEY", "strs"),
-        ("--api-key-file", None, "path"),
+        ("--api-key-file", "TENSORFOLD_API_KEY_FILE", "path"),
     ]
     assert [settings[name].secret for name in ("api_key", "api_key_variable")] == [True, True]
     assert not any(settings[name].toml for name in ("api_key", "api_key_variable"))

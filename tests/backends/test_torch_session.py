@@ -14,6 +14,7 @@ import pytest
 
 from tensorfold.contracts.backend import BackendSettings, CanCapture, Session
 from tensorfold.contracts.states import KV, TableKey
+from tensorfold.contracts.step import Kind
 from tensorfold.contracts.tensors import Dense
 from tensorfold.errors import BackendError, ConfigError, PluginUnavailable
 from tensorfold_backend_torch import TorchBackend, tensorfold_backends
@@ -165,3 +166,20 @@ def test_a_broken_row_leaves_nothing_for_the_next_call() -> None:
     assert session.numpy(ops.linear(session.array(broken), wide))[0].tolist() == [48.0] * 3
     ones = session.array(np.ones((1, 33), np.float32))
     assert session.numpy(ops.linear(ones, narrow)).tolist() == [[33.0] * 3]
+
+
+@pytest.mark.parametrize("kind", ["rows", "chunk"])
+def test_logits_of_a_router_are_not_rounded_in_bfloat16(kind: Kind) -> None:
+    """Two experts whose logits differ by less than a bfloat16 step stay apart, at every number of rows."""
+    session = opened(BackendSettings(device="cpu", threads=1, dtype="bfloat16"))
+    ops = session.ops(kind, session.store({}, {}, 1), {})
+    matrix = np.ones((3, 8), np.float32)
+    matrix[1, 0] = 1 + 2**-7
+    gate = session.packer.linear([Dense(matrix, "f32")], [Dense(np.array([0.5, 0.5, -2.0], np.float32), "f32")])
+    for rows in (1, 3, 11):
+        x = torch.full((rows, 8), 32.0).to(torch.bfloat16)
+        logits = ops.linear(x, gate, wide=True)
+        assert logits.dtype == torch.float32
+        assert logits.tolist() == [[256.5, 256.75, 254.0]] * rows
+        narrow = ops.linear(x, gate)
+        assert narrow.dtype == torch.bfloat16 and narrow[0, 0] == narrow[0, 1]

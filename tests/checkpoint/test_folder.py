@@ -13,7 +13,8 @@ import pytest
 
 from tensorfold.checkpoint.folder import INDEX, FolderCheckpoint
 from tensorfold.errors import CheckpointDamaged, CheckpointError, CheckpointNotFound, CheckpointUnsupported
-from tensorfold.testing.tiny import TinyModel, tiny_weights, write_safetensors, write_tiny
+from tensorfold.testing.safetensors_writer import write_safetensors
+from tensorfold.testing.tiny import TinyModel, tiny_weights, write_tiny
 
 
 @pytest.fixture
@@ -124,19 +125,6 @@ def test_several_files_that_nothing_ties_together_are_refused(folder: Path) -> N
     (folder / "model.safetensors").unlink()
     with pytest.raises(CheckpointUnsupported, match=r"a\.safetensors, b\.safetensors"):
         FolderCheckpoint(folder).names()
-
-
-@pytest.mark.parametrize(
-    ("changes", "problem"),
-    [
-        ({"quantization_config": {"quant_method": "fp8"}}, "quantization_config .quant_method 'fp8'."),
-        ({"quantization": {"bits": 4, "group_size": 64}}, "has quantization:"),
-    ],
-)
-def test_quantized_weights_are_refused_by_name(folder: Path, changes: dict[str, Any], problem: str) -> None:
-    rewrite(folder / "config.json", **changes)
-    with pytest.raises(CheckpointUnsupported, match=problem):
-        FolderCheckpoint(folder)
 
 
 @pytest.mark.parametrize("name", ["config.json", "generation_config.json", "tokenizer_config.json"])

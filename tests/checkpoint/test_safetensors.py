@@ -13,7 +13,7 @@ from safetensors.numpy import save_file
 
 from tensorfold.checkpoint.safetensors import MAX_HEADER, SafetensorsFile
 from tensorfold.errors import CheckpointDamaged, CheckpointNotFound, CheckpointUnsupported
-from tensorfold.testing.tiny import bfloat16, write_safetensors
+from tensorfold.testing.safetensors_writer import bfloat16, write_safetensors
 
 
 def write(path: Path, header: Mapping[str, Any] | bytes, data: bytes = b"") -> Path:

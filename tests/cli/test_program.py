@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -29,6 +30,11 @@ def tensorfold_commands():
         click.echo(f"hello {name}")
         return 7
     yield Command(greet)
+
+    @click.command("greetings", help="Say hello many times.")
+    def greetings():
+        click.echo("hello " * 3)
+    yield Command(greetings, under="bench")
 
 @hookimpl
 def tensorfold_settings():
@@ -114,7 +120,7 @@ def test_a_plugin_adds_a_command_and_its_exit_code_is_the_programs(
     capsys: pytest.CaptureFixture[str], plugin: str
 ) -> None:
     assert run(["--plugin", plugin, "--help"], {}) == 0
-    assert "greet    Say hello." in capsys.readouterr().out
+    assert re.search(r"^ +greet +Say hello\.$", capsys.readouterr().out, re.MULTILINE)
     assert run(["greet", "--plugin", plugin, "world"], {}) == 7
     assert capsys.readouterr().out == "hello world\n"
 
@@ -192,3 +198,12 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=True)
     assert "Traceback" not in done.stderr
     assert done.stdout.count("\n") == 1
+
+
+def test_a_plugins_measurement_is_a_command_of_bench(plugin: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["bench", "greetings", "--plugin", plugin], {}) == 0
+    assert capsys.readouterr().out == "hello hello hello \n"
+    assert run(["bench", "--help", "--plugin", plugin], {}) == 0
+    shown = capsys.readouterr().out
+    assert "greetings" in shown and "kernels" in shown
+    assert run(["greetings", "--plugin", plugin], {}) == 2

@@ -36,7 +36,7 @@ from tensorfold_dialect_openai import openai_dialect
 pytestmark = pytest.mark.slow
 
 QUESTION = "What is in note.txt?"
-SHELLS = {"exec_command": "cmd", "Bash": "command"}
+SHELLS = {"exec_command": "cmd", "Bash": "command", "run_shell_command": "command"}
 """The tools that run a command, and the name of its argument."""
 
 
@@ -121,6 +121,22 @@ def test_claude_code(install: Callable[[str, str], Path], project: Path) -> None
         told = said(
             claude,
             *("-p", QUESTION, "--model", MODEL.id, "--allowedTools", "Bash"),
+            folder=project,
+            environment=environment,
+        )
+    assert "It holds an animal." in told
+    assert "wombat" in model.outputs[0]
+
+
+def test_qwen_code(install: Callable[[str, str], Path], project: Path) -> None:
+    """Over chat completions, streamed."""
+    qwen = install("@qwen-code/qwen-code@0.15.10", "qwen")
+    model = Model()
+    with model.serving(openai_dialect()) as url:
+        environment = {"OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": "local", "OPENAI_MODEL": MODEL.id}
+        told = said(
+            qwen,
+            *("--auth-type", "openai", "--yolo", "-p", QUESTION),
             folder=project,
             environment=environment,
         )

@@ -107,6 +107,7 @@ def test_lists_of_different_sources_that_must_add_up_are_settings_of_their_own()
         ("[auth.keys]\nfile = 1", "auth.keys.file is 1, and must be a path"),
         ("[auth.keys]\napi_key = ['x']", "auth.keys.api_key is a secret and may not stand in the file; use --api-key"),
         ("metrics_open = 'yes'", "metrics_open is 'yes', and must be true or false"),
+        ("[auth]\nkeys = 3", "auth.keys is 3, and must be a table: [auth.keys]"),
     ],
 )
 def test_a_wrong_line_of_the_file_is_named_with_the_rule(tmp_path: Path, text: str, message: str) -> None:
@@ -115,6 +116,24 @@ def test_a_wrong_line_of_the_file_is_named_with_the_rule(tmp_path: Path, text: s
     with pytest.raises(ConfigError) as caught:
         load(read_file(path))
     assert str(caught.value).startswith(f"{path}: {message}")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("port = 70000", "port is 70000, and must be between 0 and 65535"),
+        ("log_level = 'verbos'", "log_level is 'verbos', and must be one of debug, info, warning, error"),
+        ("idle_timeout = 0", "idle_timeout is 0, and must be at least 1"),
+    ],
+)
+def test_a_value_of_the_file_that_is_out_of_its_bounds_is_named_with_its_key(
+    tmp_path: Path, text: str, message: str
+) -> None:
+    path = tmp_path / "tensorfold.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        load(read_file(path))
+    assert str(caught.value) == f"tensorfold.toml: {message}"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""An agent of pydantic-ai: its loop of calls and results, over Responses and over Messages."""
+"""An agent of pydantic-ai: its loop of calls and results, over chat, Responses and Messages."""
 
 from __future__ import annotations
 
@@ -63,19 +63,20 @@ def url() -> Iterator[str]:
 async def model(api: str, url: str) -> AsyncGenerator[Any]:
     """The agent's model; its connections are closed at the end."""
     from pydantic_ai.models.anthropic import AnthropicModel
-    from pydantic_ai.models.openai import OpenAIResponsesModel
+    from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
     from pydantic_ai.providers.anthropic import AnthropicProvider
     from pydantic_ai.providers.openai import OpenAIProvider
 
-    if api == "responses":
+    if api in ("chat", "responses"):
+        kind = OpenAIChatModel if api == "chat" else OpenAIResponsesModel
         async with AsyncOpenAI(base_url=f"{url}/v1", api_key="x") as client:
-            yield OpenAIResponsesModel("local", provider=OpenAIProvider(openai_client=client))
+            yield kind("local", provider=OpenAIProvider(openai_client=client))
     else:
         async with AsyncAnthropic(base_url=url, api_key="x") as client:
             yield AnthropicModel("local", provider=AnthropicProvider(anthropic_client=client))
 
 
-@pytest.mark.parametrize("api", ["responses", "messages"])
+@pytest.mark.parametrize("api", ["chat", "responses", "messages"])
 @pytest.mark.parametrize("stream", [False, True])
 def test_an_agent_calls_a_tool_and_goes_on(url: str, api: str, stream: bool) -> None:
     from pydantic_ai import Agent

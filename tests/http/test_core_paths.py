@@ -160,7 +160,7 @@ def test_head_is_get_without_a_body() -> None:
         assert (answered.status, answered.body) == (200, b"")
 
 
-@pytest.mark.requirement("T-296", "T-036")
+@pytest.mark.requirement("T-296", "T-036", "Y-177")
 def test_both_metrics_paths_answer_the_same_prometheus_text() -> None:
     """`GET /metrics` and `GET /v1/metrics` are Prometheus text with the same families."""
     app = app_of(healthy(running=3, waiting=2))

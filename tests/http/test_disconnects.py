@@ -191,6 +191,31 @@ def test_a_stalled_reader_is_given_up_when_too_much_waits(rig: Rig, connect: Con
         assert len(received) < 20_000_000
 
 
+def test_a_client_that_reads_nothing_is_cut_and_its_request_ends(
+    rig: Rig, connect: Connect, chat: dict[str, Any]
+) -> None:
+    """Also one whose whole reply waits in the server's own buffers, where nothing else would end it."""
+    released: list[bool] = []
+
+    def more_than_buffers(request: Request) -> Iterator[ScriptItem]:
+        yield Queued(1)
+        for _ in range(20_000):
+            yield TextDelta(0, "x" * 1000)
+            yield 0.0
+            if made.engine.cancelled:
+                released.append(True)
+                return
+
+    made = rig(more_than_buffers, HttpSettings(max_pending=1 << 30))
+    with made.serve(write_seconds=0.3) as client:
+        silent = connect(client, receive_buffer=4096)
+        send(silent, {**chat, "stream": True})
+        assert until(lambda: made.app.active == 1)
+        assert until(lambda: made.app.active == 0)
+        assert until(lambda: len(made.engine.cancelled) == 1)
+        assert client.get("/health").status_code == 200
+
+
 def test_a_client_that_stops_reading_is_cut_off_and_its_request_ends(
     rig: Rig, connect: Connect, chat: dict[str, Any]
 ) -> None:

@@ -86,6 +86,7 @@ def test_tokens_count_while_a_request_runs_and_stay_when_it_is_cancelled() -> No
         assert ended["tabbyapi:n_tokens_max"] >= 27
 
 
+@pytest.mark.requirement("T-308")
 def test_gauges_fall_back_when_all_clients_leave_at_once() -> None:
     """MT-01: eight streams and four queued requests are dropped; counts and cache use are what they were before."""
     stall = Stall()

@@ -20,7 +20,7 @@ from tensorfold.checkpoint.identity import FileMark, identity
 from tensorfold.contracts.chat import Tokenizer
 from tensorfold.contracts.family import GgufArchitecture, GgufTensor
 from tensorfold.contracts.model_config import ModelConfig
-from tensorfold.contracts.tensors import Affine, Dense, Tensor, TensorInfo
+from tensorfold.contracts.tensors import Affine, Dense, Form, Tensor, TensorInfo
 from tensorfold.errors import CheckpointDamaged, CheckpointNotFound, CheckpointUnsupported
 
 __all__ = ["GgufCheckpoint", "GgufFiles"]
@@ -105,7 +105,9 @@ class GgufCheckpoint:
         """What the file says, under the Hugging Face name."""
         stored, _ = self._where[name]
         record = self._files.where[stored].tensors[stored]
-        return TensorInfo(name, record.shape, record.type.name, record.size)
+        # Vectors are small, and nobody multiplies with their codes.
+        form: Form = "dense" if record.type.dense else "affine" if len(record.shape) > 1 else "expanded"
+        return TensorInfo(name, record.shape, record.type.name, record.size, form)
 
     def read(self, name: str) -> Tensor:
         """A tensor, with its rows and values as a Hugging Face checkpoint has them."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tensorfold.checkpoint.base import Checkpoint
@@ -12,7 +12,7 @@ from tensorfold.checkpoint.gguf import GgufCheckpoint, GgufFiles
 from tensorfold.contracts.family import Claim, ModelFamily
 from tensorfold.errors import CheckpointNotFound, CheckpointUnsupported
 
-__all__ = ["OpenCheckpoint", "open_checkpoint"]
+__all__ = ["OpenCheckpoint", "claim_folder", "open_checkpoint"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +22,14 @@ class OpenCheckpoint:
     checkpoint: Checkpoint
     family: ModelFamily
     claim: Claim
+    others: tuple[tuple[str, Claim], ...] = ()
+    """Families that would run it as well, and their lower claims."""
 
 
-def open_checkpoint(path: Path, families: Iterable[ModelFamily]) -> OpenCheckpoint:
+def open_checkpoint(path: Path, families: Iterable[ModelFamily], *, weights: bool = True) -> OpenCheckpoint:
     """Open a folder or a `.gguf` file and choose its family: every family is asked, and the highest score runs it.
 
-    Config and headers are read, and no weight.
+    Config and headers are read, and no weight; without `weights`, a folder may have its configs alone.
 
     Raises:
         CheckpointNotFound: there is nothing there, or it may not be read.
@@ -35,16 +37,28 @@ def open_checkpoint(path: Path, families: Iterable[ModelFamily]) -> OpenCheckpoi
         CheckpointUnsupported: no family claims it, or the one that knows it does not run it.
     """
     try:
-        return _open(path, tuple(families))
+        opened = _open(path, tuple(families))
+        if weights:
+            # Missing files and corrupt headers come out now, not when a weight is read.
+            opened.checkpoint.names()
+        return opened
     except OSError as error:
         raise CheckpointNotFound(f"{error.filename or path} cannot be read: {error.strerror or error}") from error
 
 
+def claim_folder(path: Path, families: Iterable[ModelFamily]) -> OpenCheckpoint:
+    """Which family would run a folder, by its config alone: no weights need be there.
+
+    Raises:
+        CheckpointError: as `open_checkpoint`, of the config.
+    """
+    folder, asked = FolderCheckpoint(path), tuple(families)
+    return _choose([(folder, family) for family in asked], asked, _folder_facts(folder))
+
+
 def _open(path: Path, asked: Sequence[ModelFamily]) -> OpenCheckpoint:
     if path.is_dir():
-        folder = FolderCheckpoint(path)
-        looked_at = _folder_facts(folder)
-        opened = _choose([(folder, family) for family in asked], asked, looked_at)
+        opened = claim_folder(path, asked)
     elif path.is_file():
         _refuse_other_files(path)
         files = GgufFiles(path)
@@ -57,8 +71,6 @@ def _open(path: Path, asked: Sequence[ModelFamily]) -> OpenCheckpoint:
         opened = _choose(candidates, asked, f"general.architecture {files.architecture!r} in {path}")
     else:
         raise CheckpointNotFound(f"there is no folder or file {path}")
-    # Missing files and corrupt headers come out now, not when a weight is read.
-    opened.checkpoint.names()
     return opened
 
 
@@ -77,7 +89,8 @@ def _choose(
             if claim is not None:
                 found.append(OpenCheckpoint(checkpoint, family, claim))
     if found:
-        return max(found, key=lambda opened: opened.claim.score)
+        best, *others = sorted(found, key=lambda opened: -opened.claim.score)
+        return replace(best, others=tuple((other.family.name, other.claim) for other in others))
     if refusals:
         raise refusals[0]
     names = ", ".join(_described(family) for family in asked) or "none is installed"

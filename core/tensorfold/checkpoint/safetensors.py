@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Any, Final, NoReturn, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tensorfold.checkpoint.json_files import parse_object
 from tensorfold.checkpoint.mapped import MappedFile
@@ -42,6 +43,20 @@ _READ: Final[Mapping[str, tuple[DenseType, str]]] = MappingProxyType(
     }
 )
 """Types that are read, to their type here and in numpy."""
+
+_RAW: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        **{kind: layout for kind, (_, layout) in _READ.items()},
+        **dict.fromkeys(("F8_E4M3", "F8_E5M2", "F8_E8M0", "BOOL"), "u1"),
+        "I8": "i1",
+        "U16": "<u2",
+        "I16": "<i2",
+        "U32": "<u4",
+        "U64": "<u8",
+        "F64": "<f8",
+    }
+)
+"""The type in numpy of every type whose elements are whole bytes."""
 
 _BITS: Final[Mapping[str, int]] = MappingProxyType(
     {
@@ -103,17 +118,31 @@ class SafetensorsFile:
         Raises:
             CheckpointUnsupported: its type is not read.
         """
-        entry = self._entries[name]
-        info = entry.info
+        info = self._entries[name].info
         if info.kind not in _READ:
             raise CheckpointUnsupported(
                 f"{self.path}: tensor {name} has type {info.kind}, and only {', '.join(_READ)} are read"
             )
         type, layout = _READ[info.kind]
-        if not info.stored_bytes:
-            return Dense(np.empty(info.shape, layout), type)
-        flat = np.frombuffer(self._file.bytes, layout, math.prod(info.shape), entry.begin)
-        return Dense(flat.reshape(info.shape), type)
+        return Dense(self._view(name, layout), type)
+
+    def raw(self, name: str) -> NDArray[Any]:
+        """A tensor as a view of the file; what numpy has no type for, as unsigned integers of its size.
+
+        Raises:
+            CheckpointUnsupported: its elements are no whole bytes, or of no known size.
+        """
+        kind = self._entries[name].info.kind
+        if kind not in _RAW:
+            raise CheckpointUnsupported(f"{self.path}: tensor {name} has type {kind}, of which no bytes are read")
+        return self._view(name, _RAW[kind])
+
+    def _view(self, name: str, layout: str) -> NDArray[Any]:
+        entry = self._entries[name]
+        if not entry.info.stored_bytes:
+            return np.empty(entry.info.shape, layout)
+        flat = np.frombuffer(self._file.bytes, layout, math.prod(entry.info.shape), entry.begin)
+        return flat.reshape(entry.info.shape)
 
     def _header_length(self) -> int:
         self._file.check(0, 8, "the header's length")

@@ -10,7 +10,9 @@
 | bench | a load generator |
 | check, new | the plugin author's kit: contracts run, folders written |
 | inspect_request, replay | what `--log-requests` wrote: shown, and asked again |
-| listing, show_config | what is installed, what is configured |
+| models, listing, show_config, doctor | what is there, what is installed, what is configured, what is wrong |
+| service | a server that the system keeps |
+| completion_script | what a shell needs to complete command lines |
 | client, sse, completion, keys | HTTP, event streams, replies and the key, for chat and bench |
 
 Nothing heavy is imported before a command that needs it runs: `tensorfold --help` must stay quick.

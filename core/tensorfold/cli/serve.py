@@ -43,10 +43,10 @@ def serve_model(config: ServeConfig, plugins: Plugins) -> None:
     # Imported here, since `tensorfold --help` must not pay for them.
     from tensorfold.cli.application import server_settings, web_application
     from tensorfold.cli.assemble import assemble
-    from tensorfold.cli.startup import StartupDisplay, ready_block
+    from tensorfold.cli.startup import StartupDisplay, ready_block, tell
     from tensorfold.http import run_server
+    from tensorfold.http.listening import check_listening
     from tensorfold.http.request_log import RequestLog
-    from tensorfold.http.server import listen
     from tensorfold.observe import configure_logs
 
     log_format = config.log_format
@@ -54,13 +54,13 @@ def serve_model(config: ServeConfig, plugins: Plugins) -> None:
         log_format = "console" if sys.stderr.isatty() else "json"
     configure_logs(log_format, config.log_level)
     for warning in config.warnings:
-        click.echo(f"warning: {warning}", err=True)
+        tell(f"warning: {warning}")
     for state in plugins.states:
         if state.state == "failed":
-            click.echo(f"warning: plugin {state.kind}/{state.name} is left out: {state.reason}", err=True)
+            tell(f"warning: plugin {state.kind}/{state.name} is left out: {state.reason}")
     _dump_stacks_on_demand()
-    # A taken port is told now, not after a minute of reading weights.
-    listen(config.host, config.port).close()
+    # A taken port or a wrong certificate is told now, not after a minute of reading weights.
+    check_listening(server_settings(config))
     request_log = None if config.log_requests is None else RequestLog(config.log_requests)
     with StartupDisplay() as display:
         assembled = assemble(config, plugins, display)
@@ -70,8 +70,8 @@ def serve_model(config: ServeConfig, plugins: Plugins) -> None:
 
     def ready(url: str) -> None:
         if config.log_requests is not None:
-            click.echo(f"warning: every request is written to {config.log_requests}, with its whole prompt", err=True)
-        click.echo(f"tensorfold is ready\n{ready_block(assembled, url, auth)}", err=True)
+            tell(f"warning: every request is written to {config.log_requests}, with its whole prompt")
+        tell(f"tensorfold is ready\n{ready_block(assembled, url, auth)}")
 
     run_server(application, server_settings(config), on_ready=ready)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Self, TextIO
@@ -12,9 +13,15 @@ from tensorfold.contracts.auth import AuthSource
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-__all__ = ["StartupDisplay", "ready_block"]
+__all__ = ["StartupDisplay", "ready_block", "tell"]
 
 _MIB = 1024**2
+
+
+def tell(text: str, stream: TextIO | None = None) -> None:
+    """A line on stderr, or on another stream; lost when its disk is full or its reader gone, which stops no server."""
+    with contextlib.suppress(OSError):
+        print(text, file=stream or sys.stderr, flush=True)
 
 
 class StartupDisplay:
@@ -53,7 +60,7 @@ class StartupDisplay:
         if self._progress is not None and self._task is not None:
             self._progress.reset(self._task, description=text, total=None)
         elif not self._quiet:
-            print(text, file=self._stream, flush=True)
+            tell(text, self._stream)
 
     def weights(self, done: int, total: int) -> None:
         """Stored bytes of weights read so far, and in all; a terminal shows a bar."""
@@ -71,15 +78,25 @@ def ready_block(assembled: Assembled, url: str, auth: Sequence[AuthSource]) -> s
         "from": str(assembled.path),
         "family": f"{model.family}: {assembled.claim}",
         "backend": f"{model.backend} on {assembled.device}, {assembled.dtype}",
+        "weights": _weights(assembled),
         "window": f"{model.window} tokens{_shortened(assembled)}, {_counted(memory.lanes, 'reply', 'replies')} at once",
         "memory": f"{memory.bytes / _MIB:,.0f} MiB of states, {memory.positions:,} positions",
         "rows": _rows(assembled),
-        "address": f"{url}/v1",
+        "address": url if url.startswith("unix:") else f"{url}/v1",
         "dialects": ", ".join(dialect.name for dialect in assembled.catalog.dialects) or "none",
         "auth": ", ".join(guards) or "no keys: whoever reaches the address may use it",
     }
     width = max(map(len, rows))
     return "\n".join(f"  {name.ljust(width)}  {text}" for name, text in rows.items())
+
+
+def _weights(assembled: Assembled) -> str:
+    """What is stored, and what becomes of matrices that the backend has no kernel for."""
+    weights = assembled.weights
+    count = weights.expanded + (0 if assembled.keeps_codes else weights.affine)
+    if not count:
+        return weights.text
+    return f"{weights.text}; {_counted(count, 'matrix is', 'matrices are')} expanded to {assembled.dtype} on load"
 
 
 def _rows(assembled: Assembled) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, cast
 
@@ -22,7 +22,12 @@ __all__ = [
     "DenseExperts",
     "DenseLatentUp",
     "DenseLinear",
+    "one_width",
+    "pieces",
 ]
+
+PIECE = 1 << 20
+"""Elements that are turned into floats at a time: memory beside the packed weights is bounded by them."""
 
 
 @dataclass(eq=False)
@@ -90,21 +95,20 @@ class ComposedPacker(Generic[A]):
 
     def linear(self, parts: Sequence[Tensor], biases: Sequence[Tensor | None]) -> DenseLinear[A]:
         """One matrix of all parts; one bias if any part has one."""
-        weight = self._joined(parts)
+        weight = self.joined(parts)
         sizes = tuple(part.shape[0] for part in parts)
         bias: A | None = None
         if any(each is not None for each in biases):
-            pieces = [
+            filled = [
                 np.zeros(size, np.float32) if each is None else each.f32()
                 for each, size in zip(biases, sizes, strict=True)
             ]
-            bias = self._act(np.concatenate(pieces))
-        return DenseLinear(sizes, weight.shape[1], weight, bias)
+            bias = self._act(np.concatenate(filled))
+        return DenseLinear(sizes, parts[0].shape[1], weight, bias)
 
     def embedding(self, parts: Sequence[Tensor]) -> DenseEmbedding[A]:
         """One table of all parts."""
-        table = self._joined(parts)
-        return DenseEmbedding((table.shape[0], table.shape[1]), table)
+        return DenseEmbedding((sum(part.shape[0] for part in parts), parts[0].shape[1]), self.joined(parts))
 
     def tied(self, embedding: Embedding) -> DenseLinear[A]:
         """The table itself as a matrix."""
@@ -150,13 +154,32 @@ class ComposedPacker(Generic[A]):
             self._act(np.ascontiguousarray(by_head[:, nope:])),
         )
 
-    def _joined(self, parts: Sequence[Tensor]) -> A:
+    def joined(self, parts: Sequence[Tensor]) -> A:
         """Matrices of one width, under each other."""
-        widths = {part.shape[1] for part in parts}
-        if len(widths) != 1:
-            raise BackendError(f"matrices of {sorted(widths)} columns cannot be fused: they must have one width")
-        packed = [self._act(part.f32()) for part in parts]
-        return packed[0] if len(packed) == 1 else self._p.concat(packed, 0)
+        target = self._p.zeros((sum(part.shape[0] for part in parts), one_width(parts)), "act")
+        row = 0
+        for piece in pieces(parts):
+            values = piece.f32()
+            target = self._p.put(target, self._p.array(np.arange(row, row + len(values))), self._act(values))
+            row += len(values)
+        return target
 
     def _act(self, values: NDArray[np.float32]) -> A:
         return self._p.cast(self._p.array(values), "act")
+
+
+def one_width(parts: Sequence[Tensor]) -> int:
+    """The columns of matrices that are to be fused."""
+    widths = {part.shape[1] for part in parts}
+    if len(widths) != 1:
+        raise BackendError(f"matrices of {sorted(widths)} columns cannot be fused: they must have one width")
+    return widths.pop()
+
+
+def pieces(parts: Sequence[Tensor]) -> Iterator[Tensor]:
+    """The parts' rows in order, so many at a time that as floats they take a few megabytes."""
+    for part in parts:
+        rows, columns = part.shape
+        step = max(1, PIECE // columns)
+        for first in range(0, rows, step):
+            yield part.rows(first, min(first + step, rows))

@@ -19,7 +19,7 @@ from tensorfold.contracts.arrays import A
 from tensorfold.contracts.family import Decoder, ModelFamily
 from tensorfold.contracts.handles import Activation, ConvWeight, Embedding, Experts, LatentUp, Linear
 from tensorfold.contracts.model_config import ModelConfig
-from tensorfold.contracts.tensors import Affine, Dense, Tensor, TensorInfo
+from tensorfold.contracts.tensors import Dense, Tensor, TensorInfo
 from tensorfold.contracts.weights import BlockPacker, Packer, VectorFn
 from tensorfold.errors import WeightsMismatch
 
@@ -236,7 +236,7 @@ class CheckpointWeights(Generic[A]):
             width = None if inner is None else 2 * inner
             fused = self._tensor(f"{prefix}.gate_up_proj", (count, width, hidden))
             half = fused.shape[1] // 2
-            upper = [[_rows(each, 0, half), _rows(each, half, 2 * half)] for each in _unstacked(fused)]
+            upper = [[each.rows(0, half), each.rows(half, 2 * half)] for each in _unstacked(fused)]
         else:
             by_name = [self._each_expert(prefix, name, count, (inner, hidden)) for name in up]
             upper = [list(parts) for parts in zip(*by_name, strict=True)]
@@ -331,14 +331,16 @@ def load_decoder(
     packer: Packer[A],
     *,
     progress: Progress | None = None,
+    read: Sequence[TensorInfo] | None = None,
 ) -> Decoder[A]:
-    """Build a family's decoder over packed weights, when all of them fit.
+    """Build a family's decoder over packed weights, when all of them fit; `read`: what `check_weights` said of them.
 
     Raises:
         WeightsMismatch: before any weight is read, naming all that do not fit.
         CheckpointDamaged: the file cannot be read.
     """
-    total = sum(info.stored_bytes for info in check_weights(family, config, source))
+    checked = check_weights(family, config, source) if read is None else read
+    total = sum(info.stored_bytes for info in checked)
     done = 0
 
     def told(info: TensorInfo) -> None:
@@ -362,17 +364,4 @@ def _spelled(shape: Shape) -> str:
 
 def _unstacked(stack: Tensor) -> Sequence[Tensor]:
     """The matrices of a stack, as views."""
-    match stack:
-        case Dense(values, type):
-            return [Dense(each, type) for each in values]
-        case Affine(bits, group, codes, scales, biases):
-            return [Affine(bits, group, codes[each], scales[each], biases[each]) for each in range(codes.shape[0])]
-
-
-def _rows(matrix: Tensor, first: int, last: int) -> Tensor:
-    """Some rows of a matrix, as a view."""
-    match matrix:
-        case Dense(values, type):
-            return Dense(values[first:last], type)
-        case Affine(bits, group, codes, scales, biases):
-            return Affine(bits, group, codes[first:last], scales[first:last], biases[first:last])
+    return [stack.at(place) for place in range(stack.shape[0])]

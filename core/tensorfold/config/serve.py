@@ -67,10 +67,34 @@ class ServeConfig:
 
     host: str = _value("str", "127.0.0.1", "The address to listen on.")
     port: int = _value("int", 8080, "The port to listen on; 0: any free one.", low=0, high=65535)
+    unix_socket: Path | None = _value("path", None, "A socket file to listen on, instead of host and port.")
+    tls_cert: Path | None = _value("path", None, "A certificate chain in PEM, to serve https.")
+    tls_key: Path | None = _value("path", None, "The certificate's key; by default in the same file.")
+    cors_origin: tuple[str, ...] = _value(
+        "strs", (), "An origin whose web pages may use the server (https://app.example), or *; by default none."
+    )
+    allowed_host: tuple[str, ...] = _value(
+        "strs", (), "A name under which the server may be reached besides this machine's own, or *."
+    )
     metrics_open: bool = _value("bool", False, "Serve /metrics and /v1/metrics without a key.")
     body_limit: int = _value("int", 32 * 1024 * 1024, "The longest request body, in bytes.", low=1024)
     keep_alive: float = _value("float", 10.0, "Seconds of silence after which a stream gets a comment.", low=0.1)
     grace: float = _value("float", 5.0, "Seconds that running replies get to end at a shutdown.", low=0)
+
+    max_connections: int = _value("int", 2048, "Open connections; one more is closed at once.", flag=False, low=1)
+    max_requests: int = _value(
+        "int", 1024, "Requests in progress, over all routes; one more gets a 503.", flag=False, low=1
+    )
+    head_limit: int = _value("int", 64 * 1024, "The longest request line with headers, in bytes.", flag=False, low=1024)
+    head_timeout: float = _value("float", 30.0, "Seconds to send request line and headers.", flag=False, low=0.1)
+    body_timeout: float = _value("float", 60.0, "Seconds of silence while a body is sent.", flag=False, low=0.1)
+    idle_timeout: int = _value("int", 75, "Seconds that a kept connection may be idle.", flag=False, low=1)
+    write_timeout: float = _value(
+        "float", 60.0, "Seconds that a client may read nothing of what is written to it.", flag=False, low=0.1
+    )
+    pending_limit: int = _value(
+        "int", 4 * 1024 * 1024, "Characters of a stream that may wait for a slow reader.", flag=False, low=1024
+    )
 
     dialect: tuple[str, ...] = _value("strs", (), "Serve this API, and only those given so.")
     plugin: tuple[str, ...] = _value(
@@ -160,11 +184,18 @@ class ServeConfig:
     def __post_init__(self) -> None:
         for name, rule in _rules().items():
             value = getattr(self, name)
-            where = self.origins.get(name, name)
+            where = self._where(name)
             if rule.among and value is not None and value not in rule.among:
                 raise ConfigError(f"{where} is {value!r}, and must be one of {', '.join(rule.among)}")
             if isinstance(value, int | float) and not rule.low <= value <= rule.high:
                 raise ConfigError(f"{where} is {value}, and must be {_span(rule)}")
+
+    def _where(self, name: str) -> str:
+        """Who said a value, and which: a flag and a variable are names enough, a file is not."""
+        origin = self.origins.get(name, "default")
+        if origin == "default":
+            return name
+        return origin if origin.startswith(("--", "TENSORFOLD_")) else f"{origin}: {name}"
 
 
 def _span(rule: _Rule) -> str:

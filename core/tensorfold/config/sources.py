@@ -147,6 +147,8 @@ def _leaves(
                 pending.append((dotted, cast("Mapping[str, object]", raw)))
             elif isinstance(raw, dict) and any(each == dotted or each.startswith(f"{dotted}.") for each in unloaded):
                 continue
+            elif dotted in {*tables, *unloaded}:
+                raise ConfigError(f"{file.path}: {dotted} is {raw!r}, and must be a table: [{dotted}]")
             elif setting is not None:
                 where = setting.env or setting.flag
                 raise ConfigError(f"{file.path}: {dotted} is a secret and may not stand in the file; use {where}")

@@ -23,6 +23,7 @@ __all__ = [
     "BackendSettings",
     "CanCapture",
     "DeviceMemory",
+    "KeepsCodes",
     "Saved",
     "Session",
     "StateStore",
@@ -194,6 +195,16 @@ class CanCapture(Protocol):
 
     def capture(self, decoder: Decoder[Any]) -> Decoder[Any]:
         """The same decoder, faster."""
+        ...
+
+
+@runtime_checkable
+class KeepsCodes(Protocol):
+    """A session that may compute with integer codes (`Affine`) as they are stored; any other expands them on load."""
+
+    @property
+    def keeps_codes(self) -> bool:
+        """Whether it does, with its settings."""
         ...
 
 

@@ -8,10 +8,14 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Affine", "Dense", "DenseType", "Tensor", "TensorInfo"]
+__all__ = ["Affine", "Dense", "DenseType", "Form", "Tensor", "TensorInfo"]
 
 DenseType: TypeAlias = Literal["f32", "f16", "bf16", "i64", "i32", "u8"]
 """Element types of a dense tensor. numpy has no bfloat16: such values lie as uint16 with type `bf16`."""
+
+Form: TypeAlias = Literal["dense", "affine", "expanded"]
+"""What reading gives: the stored floats or integers (`Dense`), the stored codes (`Affine`), or floats that codes are
+expanded to (`Dense`), since no packer takes codes of their kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +28,7 @@ class TensorInfo:
     kind: str
     """The stored format's own name (`BF16`, `Q4_K`, ...), for messages."""
     stored_bytes: int
+    form: Form = "dense"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,6 +43,14 @@ class Dense:
     def shape(self) -> tuple[int, ...]:
         """Logical shape."""
         return self.values.shape
+
+    def rows(self, first: int, last: int) -> Dense:
+        """Rows of a matrix, as a view."""
+        return Dense(self.values[first:last], self.type)
+
+    def at(self, index: int) -> Dense:
+        """One matrix of a stack, as a view."""
+        return Dense(self.values[index], self.type)
 
     def f32(self) -> NDArray[np.float32]:
         """The values as float32, exactly for f32, f16 and bf16 (a view when they are already f32)."""
@@ -74,6 +87,17 @@ class Affine:
     def shape(self) -> tuple[int, ...]:
         """Logical shape."""
         return (*self.codes.shape[:-1], self.codes.shape[-1] * 8 // self.storage)
+
+    def rows(self, first: int, last: int) -> Affine:
+        """Rows of a matrix, as a view."""
+        return self._part(slice(first, last))
+
+    def at(self, index: int) -> Affine:
+        """One matrix of a stack, as a view."""
+        return self._part(index)
+
+    def _part(self, part: int | slice) -> Affine:
+        return Affine(self.bits, self.group, self.codes[part], self.scales[part], self.biases[part])
 
     def unpacked(self) -> NDArray[np.uint8]:
         """The codes, one a byte, in the logical shape."""

@@ -183,12 +183,16 @@ class LocalEngine:
 
     def _details(self, load: Load) -> dict[str, JSON]:
         totals, gauges = self._loop.totals, self._loop.gauges
+        failure = totals.last_failure
         return {
             "busy": load.running + load.waiting > 0,
             "requests_running": load.running,
             "requests_waiting": load.waiting,
             "requests_total": totals.requests,
             "requests_failed": totals.failures,
+            "last_failure": None
+            if failure is None
+            else {"at": failure.at, "doing": failure.doing, "error": failure.error},
             "prompt_tokens_total": totals.prompt_tokens,
             "cached_tokens_total": totals.cached_tokens,
             "completion_tokens_total": totals.completion_tokens,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from types import TracebackType
@@ -14,7 +15,19 @@ from tensorfold.engine.sharing import Sharing
 from tensorfold.errors import GenerationFailed, OutOfPages, RequestError
 from tensorfold.ir import Failed
 
-__all__ = ["Roster", "Totals"]
+__all__ = ["Failure", "Roster", "Totals"]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A request that could not go on, as health tells of it."""
+
+    at: int
+    """Seconds since the epoch."""
+    doing: str
+    """What the engine was doing."""
+    error: str
+    """The kind of error; its words are in the log."""
 
 
 @dataclass(slots=True)
@@ -39,6 +52,8 @@ class Totals:
     rounds: int = 0
     chunks: int = 0
     failures: int = 0
+    last_failure: Failure | None = None
+    """The latest of them."""
     prefill_seconds: float = 0.0
     decode_seconds: float = 0.0
     chunk_seconds: float = 0.0
@@ -113,6 +128,7 @@ class Roster:
         if active.ended:
             return
         self._totals.failures += 1
+        self._totals.last_failure = Failure(int(time.time()), doing, type(error).__name__)
         if isinstance(error, RequestError):
             structlog.get_logger().warning(
                 "a request failed", request=active.job.request.id, doing=doing, reason=error.message

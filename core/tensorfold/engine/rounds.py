@@ -1,9 +1,11 @@
-"""Rounds of replies: one step for all of them, each with its window, and what a failure in it costs: those in it."""
+"""Rounds of replies: one step for all of them, each with its window, and what a failure in it costs: whose fault it is."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+
+import structlog
 
 from tensorfold.compute.runner import Output
 from tensorfold.contracts.sampling import Draw, Drawn
@@ -29,10 +31,13 @@ class Rounds:
 
     def rows(self, entries: Sequence[Entry]) -> None:
         """One step for running replies, each with its window."""
-        steps = self._steps
         offers = self._offers(entries)
-        if not offers:
-            return
+        if offers:
+            self._round(offers)
+
+    def _round(self, offers: Sequence[tuple[Entry, Window]]) -> None:
+        """Run the windows, keep what they give, let the draft head follow."""
+        steps = self._steps
         ran = self._run(offers)
         if ran is None:
             return
@@ -62,24 +67,50 @@ class Rounds:
         return [(entry, window) for entry, window in offers if not entry.active.ended]
 
     def _run(self, offers: Sequence[tuple[Entry, Window]]) -> tuple[Output[Any], list[list[Drawn]]] | None:
-        """The round's forward and all its draws; None: it has failed, or found no room."""
+        """The round's forward and all its draws; None: it has failed, or found no room, or was run otherwise."""
         steps = self._steps
-        windows = [window for _, window in offers]
-        began = steps.clock()
         try:
+            if len({entry.active for entry, _ in offers}) > 1:
+                return self._run_together(offers)
             with steps.roster.guarded("computing its reply", [entry.active for entry, _ in offers]):
-                output = steps.runner.forward(
-                    [
-                        Segment(slot_of(entry), window.tokens, window.start, want="all", kind="rows")
-                        for entry, window in offers
-                    ]
-                )
-                drawn = self._draw(output, windows)
-                self._depth.ran(sum(len(window.tokens) for window in windows), steps.clock() - began)
-                return output, drawn
+                return self._forward(offers)
         except OutOfPages as error:
             steps.make_room(error)
         return None
+
+    def _run_together(self, offers: Sequence[tuple[Entry, Window]]) -> tuple[Output[Any], list[list[Drawn]]] | None:
+        """The round of several requests. When it fails, each is run alone, which gives it the same bits: then only the
+        one whose fault it is has to end.
+
+        Raises:
+            OutOfPages: there is no room.
+        """
+        try:
+            return self._forward(offers)
+        except OutOfPages:
+            raise
+        except Exception as error:  # noqa: BLE001 (a model or a backend may raise anything)
+            structlog.get_logger().warning(
+                "a round failed: each of its requests is run alone", requests=len(offers), exc_info=error
+            )
+        for entry, _ in offers:
+            with self._steps.roster.guarded("dropping a failed round", [entry.active]):
+                self._steps.runner.abandon(slot_of(entry))
+        for entry, window in offers:
+            if not entry.active.ended and entry.slot is not None:
+                self._round([(entry, window)])
+        return None
+
+    def _forward(self, offers: Sequence[tuple[Entry, Window]]) -> tuple[Output[Any], list[list[Drawn]]]:
+        steps = self._steps
+        windows = [window for _, window in offers]
+        began = steps.clock()
+        output = steps.runner.forward(
+            [Segment(slot_of(entry), window.tokens, window.start, want="all", kind="rows") for entry, window in offers]
+        )
+        drawn = self._draw(output, windows)
+        self._depth.ran(sum(len(window.tokens) for window in windows), steps.clock() - began)
+        return output, drawn
 
     def _draw(self, output: Output[Any], windows: Sequence[Window]) -> list[list[Drawn]]:
         """The draws of all rows in one call, window by window."""

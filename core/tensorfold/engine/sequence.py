@@ -19,7 +19,7 @@ from tensorfold.engine.job import Job
 from tensorfold.engine.keys import token_sha
 from tensorfold.engine.loops import LoopDetector
 from tensorfold.engine.reply import ReplyText
-from tensorfold.errors import GenerationFailed
+from tensorfold.errors import LOOP_DETECTED, GenerationFailed
 from tensorfold.ir import Event, Stopped, StopReason, TextDelta, ThinkingDelta, TokenInfo
 
 __all__ = ["Sequence", "Window"]
@@ -309,7 +309,7 @@ class Sequence:
         self._failure = GenerationFailed(
             f"the reply repeats itself without end, after {len(self.tokens)} tokens. A retry helps only when sampling is"
             " random and has another seed: greedy replies, a fixed seed, and a seed that comes from the prompt loop again",
-            code="loop_detected",
+            code=LOOP_DETECTED,
         )
         return []
 

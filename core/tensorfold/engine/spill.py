@@ -7,6 +7,7 @@ step; states of another make are never looked at.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import threading
@@ -27,7 +28,14 @@ from tensorfold.engine.job import Job
 from tensorfold.engine.kept import Keeping, KeptPrefix, serves
 from tensorfold.engine.plan import Chunk
 from tensorfold.engine.prefix import PrefixTree
-from tensorfold.engine.spill_file import DamagedFile, SpillHeader, read_header, read_spilled, write_spilled
+from tensorfold.engine.spill_file import (
+    DamagedFile,
+    SpillHeader,
+    drop_unfinished,
+    read_header,
+    read_spilled,
+    write_spilled,
+)
 from tensorfold.errors import BackendError, ConfigError, OutOfPages
 
 __all__ = ["SpillShelf"]
@@ -72,7 +80,9 @@ class SpillShelf:
         self._written: SimpleQueue[_Spilled] = SimpleQueue()
         self._queue: Queue[tuple[_Spilled, Mapping[str, NDArray[np.generic]]] | None] = Queue(PENDING)
         try:
-            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            for each in (folder, self._folder):
+                _make_private(each)
+            drop_unfinished(self._folder)
             self._index()
         except OSError as error:
             raise ConfigError(f"kept prompts cannot be spilled to {folder}: {error.strerror}") from error
@@ -221,6 +231,16 @@ class SpillShelf:
         self._queue.put(None)
         self._writer.join(FAREWELL)
         self._collect()
+
+
+def _make_private(folder: Path) -> None:
+    """A folder for its owner alone; one that was there is left as its owner made it, and closed to others."""
+    if not folder.is_dir():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700)
+    else:
+        with contextlib.suppress(PermissionError):  # somebody else's, who decides
+            folder.chmod(0o700)
 
 
 def _name(kept: KeptPrefix) -> str:

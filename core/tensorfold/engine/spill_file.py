@@ -16,11 +16,13 @@ from tensorfold.engine.kept import Keeping
 from tensorfold.engine.plan import Chunk
 from tensorfold.errors import TensorfoldError
 
-__all__ = ["DamagedFile", "SpillHeader", "read_header", "read_spilled", "write_spilled"]
+__all__ = ["DamagedFile", "SpillHeader", "drop_unfinished", "read_header", "read_spilled", "write_spilled"]
 
 MAGIC = b"tensorfold prefix 1\n"
 DIGEST = 32
 """Bytes of the digest (BLAKE2b) behind the magic."""
+UNFINISHED = ".tmp"
+"""The suffix of a file that is being written, behind the number of the process that writes it."""
 LENGTH = struct.Struct("<Q")
 KINDS = frozenset({"f", "i", "u", "b"})
 """Kinds of numbers that an array may hold."""
@@ -72,7 +74,7 @@ def write_spilled(path: Path, header: SpillHeader, arrays: Mapping[str, NDArray[
     parts += [array.data.cast("B") for array in contiguous.values() if array.nbytes]
     for part in parts:
         digest.update(part)
-    temporary = path.with_suffix(f".{os.getpid()}.tmp")
+    temporary = path.with_suffix(f".{os.getpid()}{UNFINISHED}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -84,6 +86,28 @@ def write_spilled(path: Path, header: SpillHeader, arrays: Mapping[str, NDArray[
         temporary.unlink(missing_ok=True)
         raise
     return size
+
+
+def drop_unfinished(folder: Path) -> None:
+    """Delete what processes that are no more have left half written.
+
+    Raises:
+        OSError: the folder cannot be read.
+    """
+    for path in folder.glob(f"*{UNFINISHED}"):
+        writer = path.suffixes[-2].removeprefix(".") if len(path.suffixes) > 1 else ""
+        if not writer.isdecimal() or not _runs(int(writer)):
+            path.unlink(missing_ok=True)
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # somebody else's
+        return True
+    return process != os.getpid()
 
 
 def read_header(path: Path) -> SpillHeader:

@@ -23,7 +23,7 @@ class Audience:
         names = [each.name for each in self._filters]
         if twice := {name for name in names if names.count(name) > 1}:
             raise PluginConflict(f"two request filters are called {', '.join(sorted(twice))}")
-        self._observers = tuple(observers)
+        self._observers = (*observers, *(each for each in self._filters if isinstance(each, Observer)))
 
     def admit(self, request: Request) -> Request:
         """The request as the filters leave it.

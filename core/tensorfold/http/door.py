@@ -10,9 +10,10 @@ import falcon.asgi
 import structlog
 
 from tensorfold.contracts.observe import Outcome
-from tensorfold.errors import Rejected, RequestError
+from tensorfold.errors import Forbidden, Rejected, RequestError
 from tensorfold.http.connection import Connection, Message, Receive, Send
 from tensorfold.http.envelopes import Envelopes
+from tensorfold.http.origins import Cors, is_own_name
 from tensorfold.http.run import CLIENT_LEFT
 from tensorfold.http.settings import HttpSettings
 from tensorfold.http.visit import SCOPE_KEY, Visit, request_names
@@ -38,6 +39,7 @@ class Door:
         self._app = app
         self._metrics = metrics
         self._settings = settings
+        self._cors = Cors(settings.cors_origins) if settings.cors_origins else None
         self.active = 0
         """Requests in progress."""
         app.add_middleware(_Bounds(self, settings))
@@ -51,10 +53,14 @@ class Door:
         id, name = request_names(_ascii(headers.get(b"x-request-id")))
         connection = Connection(receive, _ascii(headers.get(b"content-length")), self._settings)
         visit = scope[SCOPE_KEY] = Visit(id=id, name=name, connection=connection)
+        origin = None if self._cors is None else self._cors.allowed(scope["headers"])
+        if origin is not None and scope["method"] == "OPTIONS" and b"access-control-request-method" in headers:
+            await _no_content(send, Cors.preflight(origin, scope["headers"]))
+            return
         self.active += 1
         with structlog.contextvars.bound_contextvars(request_id=name):
             try:
-                await self._app(scope, connection.receive, _Stamped(send, visit))
+                await self._app(scope, connection.receive, _Stamped(send, visit, origin))
             except Exception:
                 structlog.get_logger().exception("an answer broke off")
                 raise
@@ -114,11 +120,13 @@ def _recorded(visit: Visit, status: int, outcomes: Sequence[Outcome]) -> Recorde
 
 
 class _Stamped:
-    """Writes the request's name into the response's headers, under each name that an SDK looks for."""
+    """Writes the request's name into the response's headers, under each name that an SDK looks for, and what is granted."""
 
-    def __init__(self, send: Send, visit: Visit) -> None:
+    def __init__(self, send: Send, visit: Visit, origin: bytes | None) -> None:
+        """`origin`: of a page that may read the answer."""
         self._send = send
         self._visit = visit
+        self._granted = [] if origin is None else Cors.granted(origin)
 
     def __call__(self, message: Message) -> Awaitable[None]:
         """PERF: no coroutine of its own, since every piece of every stream comes through here."""
@@ -126,8 +134,13 @@ class _Stamped:
             self._visit.status = message["status"]
             name = self._visit.name.encode()
             names = [(b"x-request-id", name), (b"request-id", name), (b"x-typesafe-request-id", name)]
-            message["headers"] = [*message["headers"], *names]
+            message["headers"] = [*message["headers"], *names, *self._granted]
         return self._send(message)
+
+
+async def _no_content(send: Send, headers: Sequence[tuple[bytes, bytes]]) -> None:
+    await send({"type": "http.response.start", "status": 204, "headers": headers})
+    await send({"type": "http.response.body", "body": b""})
 
 
 class HeadTooLarge(RequestError):
@@ -150,6 +163,17 @@ class _Bounds:
         size += sum(len(name) + len(value) + 4 for name, value in scope["headers"])
         if size > self._settings.max_head:
             raise HeadTooLarge(f"request line and headers are longer than {self._settings.max_head:,} bytes")
+        self._check_host(scope)
+
+    def _check_host(self, scope: dict[str, Any]) -> None:
+        allowed = self._settings.allowed_hosts
+        host = next((value for name, value in scope["headers"] if name == b"host"), None)
+        if allowed is None or host is None or is_own_name(host, allowed):
+            return
+        raise Forbidden(
+            "this server is reached under a name that is not its own; name it with --allowed-host",
+            code="host_not_allowed",
+        )
 
     async def process_resource(
         self, req: falcon.asgi.Request, resp: falcon.asgi.Response, resource: object, params: object

@@ -11,6 +11,7 @@ import structlog
 
 from tensorfold.errors import (
     DecodeError,
+    GenerationFailed,
     MethodNotAllowed,
     NotFound,
     PayloadTooLarge,
@@ -19,11 +20,12 @@ from tensorfold.errors import (
     UnsupportedMedia,
 )
 from tensorfold.http.connection import ClientGone
+from tensorfold.http.internal import internal_error
 from tensorfold.http.routes import Routes
 from tensorfold.http.run import CLIENT_LEFT
 from tensorfold.http.visit import Visit
 
-__all__ = ["Envelopes", "PlainErrors", "internal_error"]
+__all__ = ["Envelopes", "PlainErrors"]
 
 
 class PlainErrors:
@@ -35,13 +37,6 @@ class PlainErrors:
         """`{"error": {...}}`."""
         body = {"message": error.message, "type": error.type, "param": error.param, "code": error.code}
         return msgspec.json.encode({"error": body})
-
-
-def internal_error() -> RequestError:
-    """What a client is told of a fault of ours: nothing of its inside."""
-    error = RequestError("the server failed to answer this request; the fault is in its log")
-    error.status, error.type = 500, "server_error"
-    return error
 
 
 class Envelopes:
@@ -85,14 +80,23 @@ class Envelopes:
         visit = Visit.of(req.scope)
         visit.code = error.code or error.type
         encoder = self._routes.nearest(req.path)
+        try:
+            body = encoder.encode_error(error, visit.name)
+        except Exception:  # noqa: BLE001 (a dialect may raise anything, and its caller still gets an answer)
+            structlog.get_logger().exception("a dialect failed to write an error", encoder=type(encoder).__name__)
+            encoder = PlainErrors()
+            body = encoder.encode_error(error, visit.name)
         resp.status = error.status
         resp.content_type = encoder.media_type
-        resp.data = encoder.encode_error(error, visit.name)
+        resp.data = body
         if isinstance(error, Unauthorized):
             resp.set_header("WWW-Authenticate", "Bearer")
         if error.retry_after is not None:
             resp.set_header("Retry-After", str(math.ceil(min(error.retry_after, 60.0))))
             resp.set_header("x-should-retry", "true")
+        elif isinstance(error, GenerationFailed) and error.lasting:
+            # Else SDKs would have the same long reply computed three times.
+            resp.set_header("x-should-retry", "false")
 
 
 def _translated(error: falcon.HTTPError, req: falcon.asgi.Request) -> RequestError:

@@ -6,6 +6,8 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
 
+import structlog
+
 from tensorfold.contracts.dialect import StreamEncoder
 from tensorfold.contracts.engine import Engine
 from tensorfold.contracts.observe import Outcome
@@ -13,6 +15,7 @@ from tensorfold.errors import RequestError
 from tensorfold.http.audience import Audience
 from tensorfold.http.connection import ClientGone
 from tensorfold.http.inbox import Inbox
+from tensorfold.http.internal import internal_error
 from tensorfold.http.multiplex import Multiplexer
 from tensorfold.http.run import Run
 from tensorfold.http.settings import HttpSettings
@@ -110,7 +113,11 @@ class Flight:
         try:
             while True:
                 events = await self._inbox.take()
-                data = b"".join(map(encoder.feed, events)) if events else keep_alive
+                try:
+                    data = b"".join(map(encoder.feed, events)) if events else keep_alive
+                except Exception as error:  # noqa: BLE001 (a dialect may raise anything, and it costs this request alone)
+                    yield self._broken(encoder, error)
+                    return
                 if data:
                     heartbeat.beat()
                     yield data
@@ -120,6 +127,16 @@ class Flight:
             return
         finally:
             heartbeat.stop()
+
+    def _broken(self, encoder: StreamEncoder, error: Exception) -> bytes:
+        """The end of a stream whose encoder has failed: its dialect's error, if it can still say that.
+
+        Raises:
+            Exception: it cannot, and the connection is cut, so that no client takes the reply for a whole one.
+        """
+        structlog.get_logger().error("a dialect failed to encode a stream", endpoint=self._endpoint, exc_info=error)
+        self._cancel()
+        return encoder.feed(Failed.of(internal_error()))
 
     def hang_up(self) -> None:
         """The client has gone: whoever waits here is told, and the engine ends the requests at its next round."""

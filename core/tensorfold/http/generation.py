@@ -115,6 +115,8 @@ def check_media_type(req: falcon.asgi.Request) -> None:
     if encoding not in ("identity", ""):
         raise UnsupportedMedia(f"a body in Content-Encoding {encoding} is not read: send it as it is")
     if not req.content_type:
+        if req.get_header("Origin") is not None:
+            raise UnsupportedMedia("a web page has to say what it sends: Content-Type: application/json")
         return
     media, _, parameters = req.content_type.lower().partition(";")
     media = media.strip()

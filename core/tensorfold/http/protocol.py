@@ -17,7 +17,7 @@ __all__ = ["bounded_protocol"]
 
 
 class _BoundedProtocol(HttpToolsProtocol):
-    """Counts the bytes and the time of each head; refuses connections past the bound; cuts those that do not read."""
+    """Counts the bytes and the time of each head; refuses connections past the bound, and cuts those that read nothing."""
 
     settings: ServerSettings
 
@@ -34,7 +34,7 @@ class _BoundedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._head_came()
-        self._stop_write_timer()
+        self._reader_moved()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -57,25 +57,26 @@ class _BoundedProtocol(HttpToolsProtocol):
         self._in_head = True
 
     def pause_writing(self) -> None:
-        """More waits for the client than the transport's upper bound."""
         super().pause_writing()
-        if self._write_timer is None:
-            self._write_timer = self.loop.call_later(self.settings.write_seconds, self._unread)
+        self._await_reader()
 
     def resume_writing(self) -> None:
-        """The client has read it, down to the transport's lower bound."""
         super().resume_writing()
-        self._stop_write_timer()
+        self._reader_moved()
 
-    def _stop_write_timer(self) -> None:
+    def timeout_keep_alive_handler(self) -> None:
+        super().timeout_keep_alive_handler()
+        # A transport closes when all is written, which a client that reads nothing would put off for ever.
+        self._await_reader()
+
+    def _await_reader(self) -> None:
+        if self._write_timer is None:
+            self._write_timer = self.loop.call_later(self.settings.write_seconds, self.transport.abort)
+
+    def _reader_moved(self) -> None:
         if self._write_timer is not None:
             self._write_timer.cancel()
             self._write_timer = None
-
-    def _unread(self) -> None:
-        """What waits is dropped; the application is told that the client has gone."""
-        self._write_timer = None
-        self.transport.abort()
 
     def _await_head(self) -> None:
         self._head_timer = self.loop.call_later(self.settings.head_seconds, self._head_late)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
-import ipaddress
 import signal
 import socket
 import threading
@@ -15,8 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 import structlog
 import uvicorn
 
-from tensorfold.errors import ConfigError
 from tensorfold.http.app import Application
+from tensorfold.http.listening import check_tls, is_local, listen, remove_socket, url_of
 from tensorfold.http.protocol import bounded_protocol
 from tensorfold.http.settings import ServerSettings
 
@@ -30,13 +28,14 @@ def run_server(app: Application, settings: ServerSettings, *, on_ready: Callable
     `drain_seconds`; a second one, or the end of that time, aborts them. SIGHUP reloads the auth sources.
 
     Args:
-        on_ready: told the server's own URL once requests are answered (`http://127.0.0.1:8080`).
+        on_ready: told the server's own URL once requests are answered (`http://127.0.0.1:8080`, `unix:PATH`).
 
     Raises:
-        ConfigError: the address cannot be bound.
+        ConfigError: the address cannot be bound, or the certificate cannot be used.
     """
-    with contextlib.closing(listen(settings.host, settings.port)) as listener:
-        if not app.guarded and not _is_loopback(listener.getsockname()[0]):
+    check_tls(settings)
+    with _listening(settings) as listener:
+        if not app.guarded and not is_local(listener):
             structlog.get_logger().warning(
                 "anyone who reaches this address can use the server: give keys with --api-key-file, or bind 127.0.0.1",
                 host=settings.host,
@@ -45,45 +44,14 @@ def run_server(app: Application, settings: ServerSettings, *, on_ready: Callable
             runner.run(_Server(app, settings, listener).run(on_ready))
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """A listening socket.
-
-    Raises:
-        ConfigError: the name is unknown, or the address is taken or not ours.
-    """
-    if not 0 <= port < 1 << 16:  # the resolver would take it modulo 65,536
-        raise ConfigError(f"cannot listen on port {port}: ports are from 0 to 65535; choose another with --port")
+@contextlib.contextmanager
+def _listening(settings: ServerSettings) -> Generator[socket.socket]:
+    listener = listen(settings)
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-    except (OSError, UnicodeError) as error:
-        raise ConfigError(f"cannot listen on {host} port {port}: {error}; choose another with --host") from None
-    listener = socket.socket(family, kind, protocol)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.listen(2048)
-    except OSError as error:
+        yield listener
+    finally:
         listener.close()
-        taken = error.errno == errno.EADDRINUSE
-        way_out = "another program listens there; stop it or choose another with --port" if taken else str(error)
-        raise ConfigError(f"cannot listen on {host} port {port}: {way_out}") from None
-    listener.setblocking(False)
-    return listener
-
-
-def url_of(listener: socket.socket) -> str:
-    """The URL under which a listening socket is reached from this machine."""
-    host, port = listener.getsockname()[:2]
-    address = ipaddress.ip_address(host.partition("%")[0])
-    if address.is_unspecified:
-        host = "127.0.0.1" if address.version == 4 else "::1"
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-def _is_loopback(host: str) -> bool:
-    return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+        remove_socket(settings)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -124,6 +92,8 @@ class _Server:
                 proxy_headers=False,
                 server_header=False,
                 timeout_keep_alive=settings.idle_seconds,
+                ssl_certfile=settings.tls_cert,
+                ssl_keyfile=settings.tls_key,
             )
         )
 
@@ -137,7 +107,7 @@ class _Server:
                     await asyncio.sleep(0.005)
                 if not serving.done():
                     self._app.when_stopped(self.stop)
-                    on_ready(url_of(self._listener))
+                    on_ready(url_of(self._listener, tls=self._settings.tls_cert is not None))
                     await self._stop.wait()
                     await self._drain()
                 await self._finish(serving)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 __all__ = ["HttpSettings", "ServerSettings"]
 
@@ -33,6 +34,10 @@ class HttpSettings:
     """Bodies longer than this are decoded there; shorter ones take well under a millisecond on the event loop."""
     metrics_open: bool = False
     """Whether `/metrics` and `/v1/metrics` answer without a key."""
+    cors_origins: tuple[str, ...] = ()
+    """Origins whose pages may read answers (`https://app.example`), or `*` for all; empty: none."""
+    allowed_hosts: tuple[str, ...] | None = None
+    """Names in the Host header that are answered, besides those of this machine; None: any name."""
     default_dialect: str = "openai"
     """Whose envelope errors have on paths that are nearer to no other dialect."""
 
@@ -44,6 +49,12 @@ class ServerSettings:
     host: str = "127.0.0.1"
     port: int = 8080
     """0 takes any free port."""
+    unix_socket: Path | None = None
+    """A socket file instead of host and port; its owner alone may connect."""
+    tls_cert: Path | None = None
+    """A certificate chain in PEM; None: no TLS."""
+    tls_key: Path | None = None
+    """Its key; None: it stands in the same file."""
     drain_seconds: float = 5.0
     """How long running replies may go on after the first signal; then they are aborted."""
     flush_seconds: float = 2.0
@@ -52,11 +63,11 @@ class ServerSettings:
     """How long a kept connection may be idle; longer than the pools of the usual clients keep theirs."""
     head_seconds: float = 30.0
     """How long a client may take to send its request line and headers."""
-    write_seconds: float = 60.0
-    """How long a client may leave what waits for it unread; then its connection is cut, and its request ends."""
     max_head: int = 64 * 1024
     """Bytes of an unfinished request line and headers; more are a 431, without waiting for their end."""
     max_connections: int = 2048
     """Open connections; one more is closed at once."""
+    write_seconds: float = 60.0
+    """How long a client may take nothing of what is written to it before its connection is cut."""
     refresh_seconds: float = 1.0
     """How often the auth sources look whether what they read has changed."""

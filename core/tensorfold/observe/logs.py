@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import Literal, TextIO, TypeAlias
+from typing import Literal, TextIO, TypeAlias, cast
 
 import structlog
 from structlog.typing import Processor
@@ -22,7 +22,7 @@ def configure_logs(format: LogFormat = "console", level: str = "info", stream: T
         level: debug, info, warning or error; other libraries never say less than warnings.
         stream: where to; None: standard error, so that a command's own output stays clean.
     """
-    target = stream or sys.stderr
+    target = cast("TextIO", Lenient(stream or sys.stderr))
     number = logging.getLevelNamesMapping()[level.upper()]
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -46,6 +46,34 @@ def configure_logs(format: LogFormat = "console", level: str = "info", stream: T
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(max(number, logging.WARNING))
+
+
+class Lenient:
+    """A stream whose full disk or lost reader costs lines of the log, and never a request."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self.lost = 0
+        """Writes that failed."""
+
+    def write(self, text: str) -> int:
+        """Write, or lose the text."""
+        try:
+            return self._stream.write(text)
+        except (OSError, ValueError):  # full, gone, or closed
+            self.lost += 1
+            return 0
+
+    def flush(self) -> None:
+        """Flush, or lose what waits."""
+        try:
+            self._stream.flush()
+        except (OSError, ValueError):
+            self.lost += 1
+
+    def isatty(self) -> bool:
+        """Whether people read it."""
+        return self._stream.isatty()
 
 
 def _renderer(format: LogFormat, colors: bool) -> list[Processor]:

@@ -18,6 +18,7 @@ import pluggy
 
 from tensorfold import hookspecs
 from tensorfold.contracts.commands import Command
+from tensorfold.contracts.local import LocalCheckpoint
 from tensorfold.contracts.settings import PluginSettings, SettingsTable
 from tensorfold.errors import PluginError, PluginFailed, PluginUnavailable, TensorfoldError
 from tensorfold.plugins.choosing import Choice, choose
@@ -135,9 +136,9 @@ class Plugins:
         """Asked by `tensorfold check` alone."""
         return self._answers("tensorfold_examples", _anything)
 
-    def find_checkpoint(self, name: str) -> Path | None:
+    def find_checkpoint(self, name: str, *, weights: bool = True) -> Path | None:
         """The first answer that is not None; plugins that were asked for come before installed ones."""
-        for entry, answer in self._ask("tensorfold_find_checkpoint", name=name):
+        for entry, answer in self._ask("tensorfold_find_checkpoint", name=name, weights=weights):
             path = self._guard(entry, "tensorfold_find_checkpoint", answer)
             if path is None:
                 continue
@@ -145,6 +146,9 @@ class Plugins:
                 raise PluginFailed(_wrong(entry, "tensorfold_find_checkpoint", path, "a pathlib.Path"))
             return path
         return None
+
+    def list_checkpoints(self) -> tuple[Offered[LocalCheckpoint], ...]:
+        return self._answers("tensorfold_list_checkpoints", _of_type(LocalCheckpoint))
 
     # ---- loading ---------------------------------------------------------------------------------------------
 

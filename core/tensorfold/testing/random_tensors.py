@@ -65,8 +65,9 @@ class ReplacedTensors:
         return self._source.names()
 
     def info(self, name: str) -> TensorInfo:
-        """That of the other: replacing changes no shape."""
-        return self._source.info(name)
+        """That of the other, or of the other values."""
+        values = self._values.get(name)
+        return self._source.info(name) if values is None else _info(name, values)
 
     def read(self, name: str) -> Tensor:
         """The other values, or those of the other source."""
@@ -74,3 +75,7 @@ class ReplacedTensors:
         if values is None:
             return self._source.read(name)
         return Dense(values, "i64") if values.dtype.kind == "i" else Dense(values.astype(np.float32), "f32")
+
+
+def _info(name: str, values: NDArray[Any]) -> TensorInfo:
+    return TensorInfo(name, values.shape, "I64" if values.dtype.kind == "i" else "F32", values.nbytes)

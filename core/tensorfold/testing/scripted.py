@@ -139,9 +139,10 @@ class ScriptedDecoder:
         self._acts: dict[int, list[Callable[[], None]]] = {}
         self._broken: set[int] = set()
         for script in scripts:
-            self._learn(script, min(geometry.stop_ids, default=None))
+            self.learn(script, min(geometry.stop_ids, default=None))
 
-    def _learn(self, script: Script, end: int | None) -> None:
+    def learn(self, script: Script, end: int | None) -> None:
+        """Remember one more script; of two with one prompt the first holds."""
         path = _START
         reply = script.reply if end is None else (*script.reply, end)
         for index, token in enumerate((*script.prompt, *reply), start=-len(script.prompt)):

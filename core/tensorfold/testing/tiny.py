@@ -1,12 +1,13 @@
 """Tiny random checkpoints: whole Hugging Face folders of a few hundred kilobytes, written with numpy alone.
 
 They have what real ones have (config, generation config, safetensors in one file or in shards, tokenizer, chat template)
-and lively logits: a greedy reply is not one token over and over.
+and lively logits: a greedy reply is not one token over and over. `python -m tensorfold.testing.tiny FOLDER` writes one.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,22 +17,20 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorfold.testing.safetensors_writer import StoredType, write_safetensors
 from tensorfold.testing.tiny_tokenizer import CHAT_TEMPLATE, CONTROL_TOKENS, TINY_VOCABULARY, tiny_tokenizer
 
 __all__ = [
     "TINY_MODELS",
     "ModelType",
-    "StoredType",
     "TinyModel",
-    "bfloat16",
     "tiny_config",
     "tiny_weights",
-    "write_safetensors",
+    "write_texts",
     "write_tiny",
 ]
 
 ModelType: TypeAlias = Literal["llama", "mistral", "qwen2", "qwen3"]
-StoredType: TypeAlias = Literal["F32", "BF16"]
 Floats: TypeAlias = NDArray[np.float32]
 
 _ARCHITECTURES: Final[Mapping[ModelType, str]] = MappingProxyType(
@@ -90,8 +89,15 @@ TINY_MODELS: Final[Mapping[str, TinyModel]] = MappingProxyType(
 def write_tiny(folder: Path, model: TinyModel | None = None, *, dtype: StoredType = "F32", shards: int = 1) -> Path:
     """Write a checkpoint into a folder, which is made and returned."""
     model = TinyModel() if model is None else model
+    write_texts(folder, tiny_config(model, dtype))
+    _write_weights(folder, tiny_weights(model), dtype, shards)
+    return folder
+
+
+def write_texts(folder: Path, config: Mapping[str, Any]) -> None:
+    """Everything of a checkpoint but its weights, with a config of any family whose vocabulary is the tiny one's."""
     folder.mkdir(parents=True, exist_ok=True)
-    texts = {"config.json": tiny_config(model, dtype), "generation_config.json": _generation_config()}
+    texts: dict[str, Mapping[str, Any]] = {"config.json": config, "generation_config.json": _generation_config()}
     texts["tokenizer_config.json"] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "bos_token": CONTROL_TOKENS[0],
@@ -102,8 +108,6 @@ def write_tiny(folder: Path, model: TinyModel | None = None, *, dtype: StoredTyp
     for name, value in texts.items():
         (folder / name).write_text(json.dumps(value, indent=2), encoding="utf-8")
     (folder / "tokenizer.json").write_text(tiny_tokenizer().to_str(), encoding="utf-8")
-    _write_weights(folder, tiny_weights(model), dtype, shards)
-    return folder
 
 
 def tiny_config(model: TinyModel, dtype: StoredType = "F32") -> dict[str, Any]:
@@ -182,30 +186,6 @@ def tiny_weights(model: TinyModel) -> dict[str, Floats]:
     return weights
 
 
-# ---- safetensors -------------------------------------------------------------------------------------------
-
-
-def bfloat16(values: Floats) -> NDArray[np.uint16]:
-    """Rounded to the nearest bfloat16, ties to even; finite values only."""
-    bits = values.view(np.uint32)
-    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
-
-
-def write_safetensors(path: Path, tensors: Mapping[str, Floats], dtype: StoredType = "F32") -> None:
-    """Write a safetensors file."""
-    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
-    parts: list[bytes] = []
-    offset = 0
-    for name, values in tensors.items():
-        data = np.ascontiguousarray(values if dtype == "F32" else bfloat16(values)).tobytes()
-        header[name] = {"dtype": dtype, "shape": list(values.shape), "data_offsets": [offset, offset + len(data)]}
-        parts.append(data)
-        offset += len(data)
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    path.write_bytes(len(text).to_bytes(8, "little") + text + b"".join(parts))
-
-
 def _write_weights(folder: Path, weights: Mapping[str, Floats], dtype: StoredType, shards: int) -> None:
     if shards == 1:
         write_safetensors(folder / "model.safetensors", weights, dtype)
@@ -231,3 +211,7 @@ def _generation_config() -> dict[str, Any]:
 
 def _control_id(at: int) -> int:
     return TINY_VOCABULARY - len(CONTROL_TOKENS) + at
+
+
+if __name__ == "__main__":
+    print(f"{write_tiny(Path(sys.argv[1]))} is written")

@@ -13,7 +13,7 @@ from tensorfold.contracts.examples import FamilyExample
 from tensorfold.errors import TensorfoldError
 from tensorfold.testing.plugins import Target
 from tensorfold.testing.random_tensors import RandomTensors
-from tensorfold.testing.tiny import write_safetensors
+from tensorfold.testing.safetensors_writer import write_safetensors
 from tensorfold.testing.tiny_tokenizer import CHAT_TEMPLATE, CONTROL_TOKENS, TINY_VOCABULARY, tiny_tokenizer
 
 __all__ = ["write_example"]

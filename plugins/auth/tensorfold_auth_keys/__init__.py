@@ -7,9 +7,10 @@ from pathlib import Path
 
 from tensorfold import hookimpl
 from tensorfold.contracts.auth import AuthSource
+from tensorfold.contracts.commands import Command
 from tensorfold.contracts.settings import PluginSettings, Setting, SettingsTable
 
-__all__ = ["tensorfold_auth_sources", "tensorfold_settings"]
+__all__ = ["tensorfold_auth_sources", "tensorfold_commands", "tensorfold_settings"]
 
 TABLE = "auth.keys"
 
@@ -39,8 +40,9 @@ def tensorfold_settings() -> Iterable[SettingsTable]:
             Setting(
                 name="api_key_file",
                 type="path",
-                help="A file of keys, one a line or `label: key`; only its owner may read it (chmod 600).",
+                help="A file of keys, one a line or `label: key`, as `tensorfold keys new` writes it; chmod 600.",
                 flag="--api-key-file",
+                env="TENSORFOLD_API_KEY_FILE",
             ),
         ),
     )
@@ -59,3 +61,11 @@ def tensorfold_auth_sources(settings: PluginSettings) -> Iterable[AuthSource]:
         variable=tuple(values["api_key_variable"] or ()),
         file=None if file is None else Path(file),
     )
+
+
+@hookimpl
+def tensorfold_commands() -> Iterable[Command]:
+    """`tensorfold keys`."""
+    from tensorfold_auth_keys.command import keys_command
+
+    yield Command(keys_command())

@@ -12,13 +12,27 @@ from pathlib import Path
 
 from tensorfold.errors import ConfigError
 
-__all__ = ["FileStamp", "Key", "digest_of", "named_keys", "read_key_file", "stamp_of"]
+__all__ = [
+    "DIGEST_MARK",
+    "FileStamp",
+    "Key",
+    "check_label",
+    "digest_of",
+    "named_keys",
+    "read_key_file",
+    "read_private",
+    "stamp_of",
+]
 
 MAX_FILE = 1024 * 1024
 """Bytes of a key file."""
 MAX_KEY = 4096
 """Characters of a key."""
 
+DIGEST_MARK = "sha256:"
+"""What stands before a digest in a file, where it takes the place of a key that has a label."""
+
+_DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _LABEL = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 _OTHERS = stat.S_IRGRP | stat.S_IWGRP | stat.S_IROTH | stat.S_IWOTH
 
@@ -79,13 +93,18 @@ def read_key_file(path: Path) -> tuple[Key, ...]:
     Raises:
         ConfigError: it cannot be read, others may read it, it is malformed, or it holds no key. Never shows a key.
     """
-    keys = tuple(_keys_of(_text_of(path), path))
+    keys = tuple(_keys_of(read_private(path), path))
     if not keys:
         raise ConfigError(f"{path} holds no keys: write one a line, or remove --api-key-file")
     return keys
 
 
-def _text_of(path: Path) -> str:
+def read_private(path: Path) -> str:
+    """The text of a file that its owner alone may read.
+
+    Raises:
+        ConfigError: it cannot be read, is none, or others may read it.
+    """
     try:
         # Not to wait for a writer, should it be a pipe.
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
@@ -117,11 +136,28 @@ def _keys_of(text: str, path: Path) -> Iterator[Key]:
         if not colon:
             unnamed += 1
             label, key = f"file-{unnamed}", entry
-        elif not _LABEL.fullmatch(label):
-            raise ConfigError(
-                f"{path}, line {number}: a label has at most 64 letters, digits, dots, underscores or hyphens"
-            )
-        yield Key(label, digest_of(_checked(key, f"{path}, line {number}: the key")))
+        else:
+            check_label(label, f"{path}, line {number}: ")
+        yield Key(label, _digest(key, f"{path}, line {number}: the key"))
+
+
+def check_label(label: str, place: str = "") -> None:
+    """
+    Raises:
+        ConfigError: it is no label.
+    """
+    if not _LABEL.fullmatch(label):
+        raise ConfigError(f"{place}a label has at most 64 letters, digits, dots, underscores or hyphens")
+
+
+def _digest(entry: str, place: str) -> bytes:
+    """Of a key, or the one that the file holds in its place."""
+    digest = entry.removeprefix(DIGEST_MARK)
+    if digest == entry:
+        return digest_of(_checked(entry, place))
+    if not _DIGEST.fullmatch(digest):
+        raise ConfigError(f"{place} begins with {DIGEST_MARK} and is no SHA-256 in 64 lower-case digits")
+    return bytes.fromhex(digest)
 
 
 def _checked(key: str, place: str) -> str:

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from tensorfold.compute.composed_pure import handle
-from tensorfold.compute.packing import ComposedPacker, DenseEmbedding, DenseLinear
+from tensorfold.compute.packing import ComposedPacker, DenseEmbedding, DenseLinear, one_width, pieces
 from tensorfold.contracts import tensors
 from tensorfold.contracts.handles import Embedding
-from tensorfold_backend_torch.primitives import padded
+from tensorfold_backend_torch.primitives import TorchPrimitives, padded
 
 __all__ = ["TorchEmbedding", "TorchLinear", "TorchPacker"]
 
@@ -49,17 +50,21 @@ class TorchEmbedding(DenseEmbedding[Tensor]):
 class TorchPacker(ComposedPacker[Tensor]):
     """Dense handles."""
 
+    def __init__(self, primitives: TorchPrimitives) -> None:
+        super().__init__(primitives)
+        self._t = primitives
+
     def linear(self, parts: Sequence[tensors.Tensor], biases: Sequence[tensors.Tensor | None]) -> TorchLinear:
         """One matrix of all parts."""
         packed = super().linear(parts, biases)
-        rows = sum(packed.sizes)
+        rows, columns = sum(packed.sizes), parts[0].shape[1]
         bias = None if packed.bias is None else F.pad(packed.bias, (0, padded(rows) - rows))
-        return TorchLinear(packed.sizes, packed.columns, _filled(packed.weight), bias, rows)
+        return TorchLinear(packed.sizes, columns, packed.weight, bias, rows)
 
     def embedding(self, parts: Sequence[tensors.Tensor]) -> TorchEmbedding:
         """One table of all parts."""
         packed = super().embedding(parts)
-        return TorchEmbedding(packed.shape, _filled(packed.table))
+        return TorchEmbedding((sum(part.shape[0] for part in parts), parts[0].shape[1]), packed.table)
 
     def tied(self, embedding: Embedding) -> TorchLinear:
         """The table itself as a matrix."""
@@ -67,8 +72,13 @@ class TorchPacker(ComposedPacker[Tensor]):
         rows, columns = packed.shape
         return TorchLinear((rows,), columns, packed.table, None, rows)
 
-
-def _filled(matrix: Tensor) -> Tensor:
-    rows, columns = matrix.shape
-    missing = (padded(rows) - rows, padded(columns) - columns)
-    return matrix if missing == (0, 0) else F.pad(matrix, (0, missing[1], 0, missing[0]))
+    def joined(self, parts: Sequence[tensors.Tensor]) -> Tensor:
+        """The parts under each other, in memory of its final size from the start."""
+        rows, columns = sum(part.shape[0] for part in parts), one_width(parts)
+        matrix = torch.zeros(padded(rows), padded(columns), dtype=self._t.act, device=self._t.device)
+        row = 0
+        for piece in pieces(parts):
+            values = torch.as_tensor(np.require(piece.f32(), requirements=["C", "W"]))
+            matrix[row : row + len(values), :columns] = values.to(self._t.device)
+            row += len(values)
+        return matrix

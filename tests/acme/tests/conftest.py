@@ -11,7 +11,7 @@ from tensorfold.contracts.model_config import ModelConfig
 from tensorfold.contracts.tensors import Dense
 from tensorfold.testing.families import TinyCheckpoint
 from tensorfold.testing.random_tensors import RandomTensors
-from tensorfold.testing.tiny import write_safetensors
+from tensorfold.testing.safetensors_writer import write_safetensors
 from tensorfold.testing.tiny_tokenizer import TINY_VOCABULARY, tiny_tokenizer
 
 HIDDEN = 32

@@ -78,5 +78,6 @@ def test_the_foreign_distribution_is_listed_with_its_version_and_states() -> Non
     assert {kind: (each["state"], each["version"]) for kind, each in acme.items()} == {
         "auth": ("loaded", "1.0"),
         "dialects": ("disabled", "1.0"),
+        "extras": ("loaded", "1.0"),
         "models": ("loaded", "1.0"),
     }

@@ -19,7 +19,10 @@ from tensorfold.errors import ClientError
 
 __all__ = ["command"]
 
-_NOT_OURS = ("host", "port", "grace", "metrics_open", "served_name", "alias")
+_NOT_OURS = (
+    *("host", "port", "grace", "metrics_open", "served_name", "alias", "log_requests"),
+    *("unix_socket", "tls_cert", "tls_key", "cors_origin", "allowed_host"),
+)
 """Settings of a server that others use."""
 
 

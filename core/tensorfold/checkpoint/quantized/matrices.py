@@ -1,0 +1,190 @@
+"""The kinds of quantized matrices: what each is made of, its shape, and how it is read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorfold.checkpoint.quantized.codes import affine, stream_codes, word_codes
+from tensorfold.checkpoint.quantized.expanding import Expanding
+from tensorfold.checkpoint.quantized.floats import expand_float4, expand_float8
+from tensorfold.checkpoint.quantized.stored import StoredTensors, real
+from tensorfold.contracts.tensors import Affine, Form
+
+__all__ = ["Float4", "Float8", "Integers", "Matrix", "MlxAffine", "WordIntegers"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Common:
+    name: str
+    """Under which a family asks for it."""
+    shape: tuple[int, ...]
+    """`[..., rows, columns]`."""
+    codes: str
+    """The stored tensor of the codes."""
+    scales: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MlxAffine(_Common):
+    """MLX's format: value = code * scale + bias, in groups along a row."""
+
+    biases: str
+    bits: int
+    group: int
+    form: ClassVar[Form] = "affine"
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The stored tensors that it is made of."""
+        return (self.codes, self.scales, self.biases)
+
+    @property
+    def kind(self) -> str:
+        """For people."""
+        return f"{self.bits}-bit groups of {self.group}"
+
+    def read(self, stored: StoredTensors) -> Affine:
+        """The codes as they lie in the file, where `Affine` has them so."""
+        codes = stream_codes(stored.raw(self.codes), self.bits)
+        return affine(self.bits, self.group, codes, real(stored, self.scales), real(stored, self.biases))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WordIntegers(_Common):
+    """compressed-tensors' packed integers: value = (code - zero point) * scale, both shifted to begin at 0."""
+
+    zeros: str | None
+    """Zero points, packed along the rows; None: the middle of the range."""
+    bits: int
+    group: int
+    form: ClassVar[Form] = "affine"
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The stored tensors that it is made of."""
+        return (self.codes, self.scales, *([self.zeros] if self.zeros else []))
+
+    @property
+    def kind(self) -> str:
+        """For people."""
+        return f"{self.bits}-bit groups of {self.group}"
+
+    def read(self, stored: StoredTensors) -> Affine:
+        """Exact for scales of 16 bits: their products with codes fit into float32."""
+        codes = word_codes(stored.raw(self.codes), self.bits, self.shape[-1])
+        scales = real(stored, self.scales).reshape(self.shape[0], -1)
+        return affine(self.bits, self.group, codes, scales, -self._zeros(stored) * scales)
+
+    def _zeros(self, stored: StoredTensors) -> NDArray[np.float32] | np.float32:
+        if self.zeros is None:
+            return np.float32(1 << (self.bits - 1))
+        # One word holds the zero points of several rows.
+        turned = np.ascontiguousarray(stored.raw(self.zeros).T)
+        codes = Affine(
+            self.bits,
+            16,
+            word_codes(turned, self.bits, -(-self.shape[0] // 2) * 2),
+            np.empty(0, np.float32),
+            np.empty(0, np.float32),
+        ).unpacked()
+        return codes[:, : self.shape[0]].T.astype(np.float32)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Integers(_Common):
+    """Signed bytes: value = (code - zero point) * scale."""
+
+    zeros: str | None
+    group: int
+    form: ClassVar[Form] = "affine"
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The stored tensors that it is made of."""
+        return (self.codes, self.scales, *([self.zeros] if self.zeros else []))
+
+    @property
+    def kind(self) -> str:
+        """For people."""
+        return f"8-bit groups of {self.group}"
+
+    def read(self, stored: StoredTensors) -> Affine:
+        """The codes moved up by 128."""
+        codes = stored.raw(self.codes).view(np.uint8) ^ np.uint8(0x80)
+        scales = real(stored, self.scales).reshape(self.shape[0], -1)
+        zeros = np.float32(0) if self.zeros is None else real(stored, self.zeros).reshape(self.shape[0], -1)
+        return affine(8, self.group, codes, scales, -(zeros + np.float32(128)) * scales)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Float8(_Common):
+    """E4M3 floats with a scale for each block; a row, a column or the whole may be a block."""
+
+    block: tuple[int, int]
+    """Rows and columns."""
+    form: ClassVar[Form] = "expanded"
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The stored tensors that it is made of."""
+        return (self.codes, self.scales)
+
+    @property
+    def kind(self) -> str:
+        """For people."""
+        return "FP8"
+
+    def read(self, stored: StoredTensors) -> Expanding:
+        """Expanded to float32 when its rows are read."""
+        rows, columns = self.shape[-2:]
+        codes = stored.raw(self.codes).reshape(-1, rows, columns)
+        blocks = (len(codes), -(-rows // self.block[0]), -(-columns // self.block[1]))
+        scales = real(stored, self.scales)
+        # One scale for a whole stack, or scales of each of its matrices, whatever their shape.
+        scales = np.broadcast_to(scales.reshape(blocks) if scales.size > 1 else scales, blocks)
+
+        def expand(matrix: int, first: int, last: int) -> NDArray[np.float32]:
+            return expand_float8(codes[matrix, first:last], scales[matrix], self.block, first)
+
+        return Expanding(self.shape, expand)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Float4(_Common):
+    """NVFP4: E2M1 floats with an E4M3 scale for 16, and one for the whole matrix."""
+
+    whole: str
+    """The stored tensor of the whole matrix's scale."""
+    divides: bool
+    """By it the scales are divided; else they are multiplied by it."""
+    form: ClassVar[Form] = "expanded"
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The stored tensors that it is made of."""
+        return (self.codes, self.scales, self.whole)
+
+    @property
+    def kind(self) -> str:
+        """For people."""
+        return "NVFP4"
+
+    def read(self, stored: StoredTensors) -> Expanding:
+        """Expanded to float32 when its rows are read."""
+        rows, columns = self.shape[-2:]
+        codes = stored.raw(self.codes).reshape(-1, rows, columns // 2)
+        whole = real(stored, self.whole).reshape(-1, 1, 1)  # one, or one for each matrix of a stack
+        scales = real(stored, self.scales).reshape(len(codes), rows, -1)
+        scales = scales / whole if self.divides else scales * whole
+
+        def expand(matrix: int, first: int, last: int) -> NDArray[np.float32]:
+            return expand_float4(codes[matrix, first:last], scales[matrix, first:last])
+
+        return Expanding(self.shape, expand)
+
+
+Matrix: TypeAlias = MlxAffine | WordIntegers | Integers | Float8 | Float4

@@ -1,0 +1,94 @@
+"""What a start wires together, and what it says of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tensorfold.cli.assemble import Assembled, assemble
+from tensorfold.cli.early import take_early
+from tensorfold.cli.startup import ready_block
+from tensorfold.contracts.states import TableKey
+from tensorfold.testing.declared_checkpoint import declared_arrays, write_declared
+from tensorfold.testing.family_configs import FAMILY_CONFIGS
+from tensorfold.testing.quantized import float8, mlx_affine
+from tensorfold.testing.safetensors_writer import Stored, write_stored
+from tensorfold.testing.tiny import write_texts
+from tensorfold_model_glm.family import GlmFamily
+from tensorfold_model_llama.family import LlamaFamily
+from tensorfold_model_qwen.family import QwenFamily
+
+pytestmark = pytest.mark.torch
+
+
+class Silent:
+    """Stages that nobody watches."""
+
+    def stage(self, text: str) -> None: ...
+
+    def weights(self, done: int, total: int) -> None: ...
+
+
+def assembled(folder: Path, **settings: Any) -> Assembled:
+    launch, _ = take_early(["--backend", "torch"], {})
+    config = launch.config({("", "device"): "cpu"})
+    config = dataclasses.replace(
+        config, model=str(folder), parallel=2, state_memory=0.01, check_rows=False, spill_gib=0.0, **settings
+    )
+    return assemble(config, launch.plugins, Silent())
+
+
+def block(ready: Assembled) -> dict[str, str]:
+    lines = ready_block(ready, "http://localhost", ()).splitlines()
+    return {line.split(None, 1)[0]: line.split(None, 1)[1] for line in lines}
+
+
+@pytest.mark.parametrize(
+    ("family", "kind"), [(QwenFamily(), "qwen3_5"), (GlmFamily(), "glm_moe_dsa")], ids=["qwen", "glm"]
+)
+def test_no_memory_is_planned_for_a_draft_head_that_was_dropped(tmp_path: Path, family: Any, kind: str) -> None:
+    """The config still tells of it; its states' pools are not made."""
+    whole = assembled(write_declared(tmp_path / "whole", family, FAMILY_CONFIGS[kind]))
+    dropped = assembled(write_declared(tmp_path / "dropped", family, FAMILY_CONFIGS[kind], draft=False))
+    assert TableKey("draft", None) in whole.memory.pages
+    assert TableKey("main", None) in dropped.memory.pages
+    assert not [key for key in dropped.memory.pages if key.group == "draft"]
+
+
+def test_towers_that_are_left_are_no_capability_of_the_server(tmp_path: Path) -> None:
+    """A checkpoint can see; its server takes no images, and says nothing else."""
+    config = {**FAMILY_CONFIGS["qwen3_5"], "vision_config": {"model_type": "qwen3_5"}}
+    ready = assembled(write_declared(tmp_path, QwenFamily(), config))
+    assert ready.model.capabilities == {"tools", "thinking"}
+    assert "vision tower left" in block(ready)["family"]
+
+
+def test_what_is_expanded_on_load_is_said(tmp_path: Path) -> None:
+    """Integer codes and small floats alike, where the backend has no kernel for them."""
+    config = FAMILY_CONFIGS["llama"]
+    arrays = declared_arrays(LlamaFamily(), config)
+    quantization: dict[str, dict[str, Any]] = {
+        "plain": {},
+        "mlx": {"quantization": {"bits": 4, "group_size": 32}},
+        "fp8": {"quantization_config": {"quant_method": "fp8"}},
+    }
+    said: dict[str, str] = {}
+    for name, settings in quantization.items():
+        stored: dict[str, Stored] = {}
+        for tensor, values in arrays.items():
+            if name == "plain" or "mlp" not in tensor:
+                stored[tensor] = Stored("F32", values)
+            elif name == "mlx":
+                stored |= mlx_affine(tensor.removesuffix(".weight"), values, bits=4, group=32).stored
+            else:
+                stored |= float8(tensor, values, block=None).stored
+        write_texts(tmp_path / name, {**config, **settings})
+        write_stored(tmp_path / name / "model.safetensors", stored)
+        said[name] = block(assembled(tmp_path / name))["weights"]
+    assert said["plain"].endswith("stored: F32 (21 tensors)")
+    assert "4-bit groups of 32 (6)" in said["mlx"]
+    assert "FP8 (6)" in said["fp8"]
+    assert all(said[name].endswith("6 matrices are expanded to float32 on load") for name in ("mlx", "fp8"))
