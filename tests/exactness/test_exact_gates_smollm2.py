@@ -130,7 +130,8 @@ def model() -> Iterator[Model]:
     session: Any = CpuBackend().open(BackendSettings(device="cpu", dtype="float32"))
     decoder = load_decoder(opened.family, checkpoint.config, checkpoint, session.packer)
     geometry = opened.family.geometry(checkpoint.config)
-    yield Model(Borrowed(session), decoder, geometry, checkpoint.tokenizer())
+    borrowed: Any = Borrowed(session)
+    yield Model(borrowed, decoder, geometry, checkpoint.tokenizer())
     session.close()
 
 

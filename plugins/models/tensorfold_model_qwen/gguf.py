@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -132,15 +132,12 @@ def _adapted(rules: GgufArchitecture, facts: GgufFacts) -> GgufArchitecture:
     if drafts not in (0, 1):
         raise CheckpointUnsupported(f"nextn_predict_layers is {drafts}, and only 0 and 1 are run")
     rope: dict[str, Any] = {"rope_type": "default", "partial_rotary_factor": rotated / head_dim}
-    sections = facts.get("{arch}.rope.dimension_sections")
-    rope |= {
-        key: value
-        for key, value in {
-            "rope_theta": facts.get("{arch}.rope.freq_base"),
-            "mrope_section": sections[:3] if isinstance(sections, list) else None,
-        }.items()
-        if value is not None
-    }
+    if (base := facts.get("{arch}.rope.freq_base")) is not None:
+        rope["rope_theta"] = base
+    sections: Any = facts.get("{arch}.rope.dimension_sections")
+    if isinstance(sections, list):
+        # A fourth one is always 0.
+        rope["mrope_section"] = cast("list[Any]", sections)[:3]
     fixed = {
         **rules.fixed,
         "num_hidden_layers": blocks - drafts,
