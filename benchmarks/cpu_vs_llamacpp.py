@@ -6,6 +6,8 @@
 The file's 4-bit matrices are served by llama.cpp as they are, and requantized to Q4_0, which is its fastest format; by
 tensorfold as they are. All servers run at the same time, each on so many threads, and only one works at a time: every
 figure is measured on all of them in turns, so that what drifts on the machine meets all alike. Figures are medians.
+Random prompts soon lead a small model into loops, which guessing ahead makes fast; figures are without it, but for those
+that say `drafted`.
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from gguf_files import requantized, state_bytes
+
 VOCABULARY: Final = (100, 40_000)
 """Tokens of prompts are drawn from these ids, which every vocabulary of interest has."""
 STARTUP: Final = 120.0
@@ -42,7 +46,9 @@ class Reply:
 
     started: float
     pieces: tuple[float, ...]
-    """When each token's text came."""
+    """When each piece of text came."""
+    tokens: int
+    """In all, as the server counts them: a piece may hold several."""
 
     @property
     def first(self) -> float:
@@ -52,7 +58,11 @@ class Reply:
     @property
     def rate(self) -> float:
         """Tokens a second after the first."""
-        return (len(self.pieces) - 1) / (self.pieces[-1] - self.pieces[0])
+        return (self.tokens - self.tokens / len(self.pieces)) / (self.pieces[-1] - self.pieces[0])
+
+    def within(self, begin: float, end: float) -> float:
+        """Tokens that came in this time."""
+        return self.tokens / len(self.pieces) * sum(begin < piece <= end for piece in self.pieces)
 
 
 class Server:
@@ -95,15 +105,17 @@ class Server:
             raise SystemExit(f"{self.name} answered {answer.status}: {data}")
         return data
 
-    def complete(self, prompt: Sequence[int], tokens: int) -> Reply:
-        """Stream a greedy completion of exactly so many tokens."""
+    def complete(self, prompt: Sequence[int], tokens: int, *, draft: bool = False) -> Reply:
+        """Stream a greedy completion of exactly so many tokens; without `draft`, one token a step."""
         body = {
             "model": self.model,
             "prompt": list(prompt),
             "max_tokens": tokens,
             "temperature": 0,
             "ignore_eos": True,
+            "draft": draft,
             "stream": True,
+            "stream_options": {"include_usage": True},
         }
         connection = http.client.HTTPConnection(self._address, timeout=600)
         started = time.perf_counter()
@@ -112,17 +124,31 @@ class Server:
         if answer.status != 200:
             raise SystemExit(f"{self.name} answered {answer.status}: {answer.read()[:500]!r}")
         pieces: list[float] = []
+        counted = 0
         for line in answer:
-            if line.startswith(b"data: {"):
-                pieces.append(time.perf_counter())
+            if not line.startswith(b"data: {"):
+                continue
+            now = time.perf_counter()
+            event = json.loads(line[6:])
+            if event.get("usage"):
+                counted = event["usage"]["completion_tokens"]
+            if any(choice["text"] for choice in event["choices"]):
+                pieces.append(now)
         connection.close()
-        return Reply(started, tuple(pieces))
+        if counted != tokens:
+            raise SystemExit(f"{self.name} made {counted} tokens of {tokens}")
+        return Reply(started, tuple(pieces), counted)
 
     def resident(self) -> int:
         """Bytes of memory, those shared with the page cache included."""
         status = Path(f"/proc/{self._process.pid}/status").read_text()
         found = re.search(r"VmRSS:\s+(\d+) kB", status)
         return int(found[1]) * 1024 if found else 0
+
+    def processor_seconds(self) -> float:
+        """What all its threads have used of the processors so far."""
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def close(self) -> None:
         """End the process."""
@@ -144,19 +170,19 @@ def prompt(length: int) -> list[int]:
     return [random.randrange(*VOCABULARY) for _ in range(length)]
 
 
-def decode(length: int, tokens: int = 128) -> Callable[[Server], float]:
+def decode(length: int, tokens: int = 128, *, draft: bool = False) -> Callable[[Server], float]:
     """Tokens a second of one stream behind a prompt."""
-    return lambda server: server.complete(prompt(length), tokens).rate
+    return lambda server: server.complete(prompt(length), tokens, draft=draft).rate
 
 
-def decode_many(streams: int, tokens: int = 96) -> Callable[[Server], float]:
+def decode_many(streams: int, tokens: int = 96, *, draft: bool = False) -> Callable[[Server], float]:
     """Tokens a second of several streams together, from when all have begun to when the first ends."""
 
     def measure(server: Server) -> float:
         replies: list[Reply] = []
 
         def one() -> None:
-            replies.append(server.complete(prompt(32), tokens))
+            replies.append(server.complete(prompt(32), tokens, draft=draft))
 
         threads = [threading.Thread(target=one) for _ in range(streams)]
         for each in threads:
@@ -165,8 +191,7 @@ def decode_many(streams: int, tokens: int = 96) -> Callable[[Server], float]:
             each.join()
         begin = max(reply.pieces[0] for reply in replies)
         end = min(reply.pieces[-1] for reply in replies)
-        within = sum(begin < piece <= end for reply in replies for piece in reply.pieces)
-        return within / (end - begin)
+        return sum(reply.within(begin, end) for reply in replies) / (end - begin)
 
     return measure
 
@@ -190,6 +215,8 @@ FIGURES: Final[Mapping[str, Callable[[Server], float]]] = {
     "prefill_512": prefill(512),
     "prefill_2048": prefill(2048),
     "warm_prefix": warm_prefix,
+    "decode_1_drafted": decode(32, draft=True),
+    "decode_8_drafted": decode_many(8, draft=True),
 }
 
 
@@ -198,6 +225,9 @@ class Report:
     """What was measured: by figure and server, all samples."""
 
     samples: dict[str, dict[str, list[float]]] = field(default_factory=dict[str, dict[str, list[float]]])
+    processor: dict[str, dict[str, list[float]]] = field(default_factory=dict[str, dict[str, list[float]]])
+    """Seconds of processor time that each sample took; on a machine that others use, these are the steadier figures,
+    but they count threads that spin while they wait."""
 
     def add(self, figure: str, server: str, value: float) -> None:
         """One sample."""
@@ -207,24 +237,34 @@ class Report:
         """Of all samples."""
         return statistics.median(self.samples[figure][server])
 
+    def work(self, figure: str, against: str) -> float:
+        """The other server's median processor time over tensorfold's."""
+        mine, other = (statistics.median(self.processor[figure][server]) for server in ("tensorfold", against))
+        return other / mine
+
     def ratio(self, figure: str, against: str) -> float:
         """tensorfold's median over another server's."""
         return self.median(figure, "tensorfold") / self.median(figure, against)
 
 
-def measure(servers: Sequence[Server], rounds: int) -> Report:
-    """All figures on all servers, in turns; another server begins each round."""
+def measure(servers: Sequence[Server], rounds: int, pause: float) -> Report:
+    """All figures on all servers, in turns; another server begins each round. Others have the machine in a pause."""
     report = Report()
     for server in servers:
         server.complete(prompt(64), 8)
+        report.add("rss_at_start", server.name, server.resident())
     for turn in range(rounds):
         for name, figure in FIGURES.items():
             for offset in range(len(servers)):
                 server = servers[(turn + offset) % len(servers)]
+                before = server.processor_seconds()
                 report.add(name, server.name, figure(server))
+                used = report.processor.setdefault(name, {}).setdefault(server.name, [])
+                used.append(server.processor_seconds() - before)
                 # A server's threads may spin for a while after its work; the next one is not to meet them.
                 time.sleep(0.3)
         print(f"round {turn + 1} of {rounds} done", file=sys.stderr)
+        time.sleep(pause)
     for server in servers:
         report.add("rss", server.name, server.resident())
     return report
@@ -242,67 +282,23 @@ def verify(model: Path, threads: int, rounds: int) -> dict[str, float]:
     return times
 
 
-# ---- formats ------------------------------------------------------------------------------------------------
-
-
-def requantized(source: Path, target: Path) -> None:
-    """The same model with its 4-bit matrices in Q4_0."""
-    import gguf
-
-    reader = gguf.GGUFReader(source)
-    architecture = str(reader.fields["general.architecture"].contents())
-    writer = gguf.GGUFWriter(target, architecture)
-    for each in reader.fields.values():
-        if each.name.startswith("GGUF.") or each.name == "general.architecture":
-            continue
-        if each.types[0] == gguf.GGUFValueType.ARRAY:
-            writer.add_array(each.name, each.contents())
-        else:
-            value = 2 if each.name == "general.file_type" else each.contents()
-            writer.add_key_value(each.name, value, each.types[0])
-    four = {gguf.GGMLQuantizationType.Q4_1, gguf.GGMLQuantizationType.Q4_K}
-    for tensor in reader.tensors:
-        if tensor.tensor_type in four:
-            values = gguf.dequantize(tensor.data, tensor.tensor_type)
-            packed = gguf.quantize(values, gguf.GGMLQuantizationType.Q4_0)
-            writer.add_tensor(tensor.name, packed, raw_dtype=gguf.GGMLQuantizationType.Q4_0)
-        else:
-            writer.add_tensor(tensor.name, tensor.data, raw_dtype=tensor.tensor_type)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-
-
-def state_bytes(source: Path, positions: int) -> int:
-    """Keys and values of so many positions in half precision, which is what llama.cpp keeps for its window."""
-    import gguf
-
-    fields = gguf.GGUFReader(source).fields
-    architecture = str(fields["general.architecture"].contents())
-
-    def number(key: str) -> int:
-        return int(fields[f"{architecture}.{key}"].contents())
-
-    width = number("embedding_length") // number("attention.head_count")
-    return 2 * 2 * width * number("attention.head_count_kv") * number("block_count") * positions
-
-
 # ---- the command --------------------------------------------------------------------------------------------
 
-UNITS: Final[Mapping[str, str]] = {"warm_prefix": "s", "rss": "MB"}
+UNITS: Final[Mapping[str, str]] = {"warm_prefix": "s", "rss": "MB", "rss_at_start": "MB"}
 SERVERS: Final = ("tensorfold", "tensorfold Q4_0", "llama.cpp Q4_0", "llama.cpp as stored")
 
 
 def table(report: Report, times: Mapping[str, float]) -> str:
     """For people."""
-    lines = [f"| | {' | '.join(SERVERS)} | over Q4_0 | over as stored |", "|---" * (len(SERVERS) + 3) + "|"]
+    lines = [f"| | {' | '.join(SERVERS)} | over Q4_0 | over as stored | processor time of Q4_0 over ours |"]
+    lines.append("|---" * (len(SERVERS) + 4) + "|")
     for figure in report.samples:
-        scale = 1e-6 if figure == "rss" else 1.0
+        scale = 1e-6 if figure.startswith("rss") else 1.0
         digits = 3 if figure == "warm_prefix" else 0
         cells = [f"{report.median(figure, server) * scale:.{digits}f}" for server in SERVERS]
         ratios = [f"{report.ratio(figure, server):.2f}" for server in SERVERS[2:]]
-        lines.append(f"| {figure}, {UNITS.get(figure, 'tokens/s')} | {' | '.join([*cells, *ratios])} |")
+        work = f"{report.work(figure, SERVERS[2]):.2f}" if figure in report.processor else ""
+        lines.append(f"| {figure}, {UNITS.get(figure, 'tokens/s')} | {' | '.join([*cells, *ratios, work])} |")
     lines.append("")
     lines.append("| our own steps at 512 positions | ms |")
     lines.append("|---|---|")
@@ -321,9 +317,11 @@ def as_json(report: Report, times: Mapping[str, float]) -> str:
         {
             "ratios": ratios,
             "ratios_as_stored": stored,
+            "processor_time_over_ours": {figure: report.work(figure, "llama.cpp Q4_0") for figure in report.processor},
             "medians": medians,
             "steps": dict(times),
             "samples": report.samples,
+            "processor_seconds": report.processor,
         },
         indent=2,
     )
@@ -336,6 +334,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2, help="of each server")
     parser.add_argument("--rounds", type=int, default=5, help="samples of each figure")
     parser.add_argument("--context", type=int, default=8192, help="positions that each server has in all")
+    parser.add_argument("--pause", type=float, default=0.0, help="seconds between rounds, for others on the machine")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -345,15 +344,15 @@ def main() -> None:
         servers: list[Server] = []
         try:
             for name, path in zip(SERVERS, (given.model, fast, fast, given.model), strict=True):
-                servers.append(_start(name, path, given))
-            report = measure(servers, given.rounds)
+                servers.append(start(name, path, given))
+            report = measure(servers, given.rounds, given.pause)
         finally:
             for server in servers:
                 server.close()
     print(as_json(report, times) if given.json else table(report, times))
 
 
-def _start(name: str, path: Path, given: argparse.Namespace) -> Server:
+def start(name: str, path: Path, given: argparse.Namespace) -> Server:
     if name.startswith("tensorfold"):
         # As many positions in all as llama.cpp's slots share.
         memory = state_bytes(path, given.context + 64) / 2**30

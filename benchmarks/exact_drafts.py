@@ -52,7 +52,9 @@ async def main() -> None:
     a_round, rows = kept / rounds, 1 + round(drafted / rounds)
     cost = _cost(model, ids, rows)
     print(f"{a_round:.2f} tokens kept a round; a window of {rows} rows costs {cost:.2f} single steps")
-    print(f"that allows {a_round / cost:.2f} times drafts off; reached: {on / off / (a_round / cost):.2f} of it (goal 0.8)")
+    print(
+        f"that allows {a_round / cost:.2f} times drafts off; reached: {on / off / (a_round / cost):.2f} of it (goal 0.8)"
+    )
 
 
 def _rounds(engine: LocalEngine) -> int:

@@ -21,7 +21,9 @@ async def main() -> None:
                 found = await timed(model, engine, request(ids, 4))
                 times.append(found.first)
                 print(f"  {question} {found.answer.usage.cached_tokens:5} cached  {found.first:.3f} s")
-    print(f"fresh {middle(fresh):.3f} s, resent {middle(resent):.3f} s: {middle(resent) / middle(fresh):.3f} (goal 0.15)")
+    print(
+        f"fresh {middle(fresh):.3f} s, resent {middle(resent):.3f} s: {middle(resent) / middle(fresh):.3f} (goal 0.15)"
+    )
 
 
 run(main)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from functools import cache
 
 import pytest
 
@@ -55,6 +56,7 @@ print(LEVEL, digest.hexdigest())
 """
 
 
+@cache
 def bits(level: str) -> list[str]:
     """The level and a digest of what it computes."""
     environment = {**os.environ, "TENSORFOLD_CPU_KERNELS": level}

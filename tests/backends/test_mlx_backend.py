@@ -19,6 +19,7 @@ class TestMlxFloat32(BackendContract):
     settings = BackendSettings(device="cpu")
 
 
+@pytest.mark.slow
 class TestMlxBfloat16(BackendContract):
     """bfloat16: eight significant bits, so the bound is wide; the bits of rows are as strict as ever."""
 

@@ -85,9 +85,12 @@ def test_an_index_cannot_name_a_file_outside_the_folder(sharded: Path, file: obj
         FolderCheckpoint(sharded).names()
 
 
-def test_a_tensor_in_two_shards_is_refused(sharded: Path) -> None:
+def test_tensors_in_two_shards_are_named_all_at_once(sharded: Path) -> None:
     shutil.copy(sharded / "model-00001-of-00003.safetensors", sharded / "model-00002-of-00003.safetensors")
-    with pytest.raises(CheckpointDamaged, match=r"tensor \S+ is also in model-00001-of-00003\.safetensors"):
+    with pytest.raises(
+        CheckpointDamaged,
+        match=r"(tensor \S+ of model-00002-of-00003\.safetensors is also in model-00001-of-00003\.safetensors(; )?){3,}",
+    ):
         FolderCheckpoint(sharded).names()
 
 

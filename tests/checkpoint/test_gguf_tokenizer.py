@@ -261,7 +261,7 @@ def test_bos_and_eos_are_put_around_a_text_where_the_file_or_the_model_says_so(
 @pytest.mark.parametrize(
     ("changes", "error", "problem"),
     [
-        ({"model": "bert"}, CheckpointUnsupported, "tokenizer.ggml.model 'bert', and only gpt2 and llama"),
+        ({"model": "bert"}, CheckpointUnsupported, "tokenizer.ggml.model 'bert', and only gpt2, llama, gemma4"),
         ({"model": None}, CheckpointUnsupported, "tokenizer.ggml.model None"),
         ({"tokens": None}, CheckpointUnsupported, "has no tokens"),
         ({"tokens": ["a", "b", "a"]}, CheckpointDamaged, "tokens 0 and 2 of the vocabulary are both 'a'"),

@@ -19,6 +19,7 @@ from tensorfold.cli.program import run
 from tensorfold.errors import CheckpointError, CheckpointNotFound, CheckpointUnsupported, ConfigError
 from tensorfold.plugins import Plugins, Wanted
 from tensorfold.testing.tiny import write_tiny
+from tensorfold.testing.tiny_gguf import write_tiny_gguf
 from tensorfold_extra_checkpoints import download as downloading
 from tensorfold_extra_checkpoints import tensorfold_find_checkpoint, tensorfold_list_checkpoints
 from tensorfold_extra_checkpoints.pull import Pull
@@ -164,10 +165,11 @@ class Puller:
         self.cache = cache
         self.environment = {"HF_ENDPOINT": url, "HF_HUB_CACHE": str(cache), "HF_HOME": str(cache.parent), **environment}
         self.said = Said()
+        self.head = 1 << 25
 
     def __call__(self, name: str = "org/tiny", revision: str = "main", files: tuple[str, ...] = ()) -> Path:
         families = [offered.value for offered in Plugins(Wanted()).families()]
-        return Pull(self.environment, families, self.said, pause=lambda seconds: None).run(name, revision, files)
+        return Pull(self.environment, families, self.said, lambda seconds: None, self.head).run(name, revision, files)
 
 
 @pytest.fixture
@@ -309,6 +311,42 @@ def test_gguf_files_are_chosen_by_their_names(pull: Puller, repository: Reposito
     monkeypatch.setenv("HF_HUB_CACHE", str(pull.cache))
     (listed,) = [each for each in tensorfold_list_checkpoints() if each.source == "Hub cache"]
     assert listed.name == str(file)
+
+
+def gguf(path: Path, **changed: str) -> bytes:
+    """A tiny file, in whose header texts are changed for others of the same length."""
+    content = write_tiny_gguf(path).read_bytes()
+    for old, new in changed.items():
+        assert len(old) == len(new) and old.encode() in content
+        content = content.replace(old.encode(), new.encode())
+    return content
+
+
+def test_a_gguf_file_that_cannot_be_run_is_refused_by_its_first_bytes(
+    pull: Puller, repository: Repository, tmp_path: Path
+) -> None:
+    good = gguf(tmp_path / "tiny.gguf")
+    pull.head = len(good) // 2
+    repository.files = {"good.gguf": good, "bad.gguf": gguf(tmp_path / "bad.gguf", llama="abaci")}
+    assert pull(files=("good.gguf",)).read_bytes() == good
+    (said,) = pull.said.lines
+    assert said.startswith("good.gguf is run by llama: ")
+    repository.asked.clear()
+    with pytest.raises(
+        CheckpointUnsupported, match=r"no model family runs this checkpoint: looked at .*abaci.* in bad"
+    ):
+        pull(files=("bad.gguf",))
+    assert "bad.gguf" not in pull.said.begun
+
+
+def test_first_bytes_that_do_not_tell_are_no_reason_to_refuse(
+    pull: Puller, repository: Repository, tmp_path: Path
+) -> None:
+    good = gguf(tmp_path / "tiny.gguf")
+    pull.head = 100
+    repository.files = {"model-00001-of-00002.gguf": good, "model-00002-of-00002.gguf": good[::-1]}
+    pull(files=("*.gguf",))
+    assert pull.said.begun == ["model-00001-of-00002.gguf", "model-00002-of-00002.gguf"]
 
 
 @pytest.mark.parametrize("path", ["../../evil", "/etc/passwd", "a/../../../b.json", "..\\evil"])

@@ -32,11 +32,11 @@ class Silent:
     def weights(self, done: int, total: int) -> None: ...
 
 
-def assembled(folder: Path, **settings: Any) -> Assembled:
-    launch, _ = take_early(["--backend", "torch"], {})
+def assembled(folder: Path, backend: str = "torch", **settings: Any) -> Assembled:
+    launch, _ = take_early(["--backend", backend], {})
     config = launch.config({("", "device"): "cpu"})
     config = dataclasses.replace(
-        config, model=str(folder), parallel=2, state_memory=0.01, check_rows=False, spill_gib=0.0, **settings
+        config, model=str(folder), parallel=2, state_memory=0.01, check_rows="off", spill_gib=0.0, **settings
     )
     return assemble(config, launch.plugins, Silent())
 
@@ -88,7 +88,11 @@ def test_what_is_expanded_on_load_is_said(tmp_path: Path) -> None:
         write_texts(tmp_path / name, {**config, **settings})
         write_stored(tmp_path / name / "model.safetensors", stored)
         said[name] = block(assembled(tmp_path / name))["weights"]
+        said[f"{name} on kernels"] = block(assembled(tmp_path / name, "cpu"))["weights"]
     assert said["plain"].endswith("stored: F32 (21 tensors)")
     assert "4-bit groups of 32 (6)" in said["mlx"]
     assert "FP8 (6)" in said["fp8"]
     assert all(said[name].endswith("6 matrices are expanded to float32 on load") for name in ("mlx", "fp8"))
+    # A backend with kernels for integer codes keeps them, and expands small floats all the same.
+    assert "expanded" not in said["mlx on kernels"]
+    assert "6 matrices are expanded" in said["fp8 on kernels"]

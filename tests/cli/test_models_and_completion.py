@@ -6,12 +6,15 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
+from tensorfold.cli.client import local_url
 from tensorfold.cli.program import run
-from tensorfold.http import create_app
+from tensorfold.config import load_config
+from tensorfold.http import ServerSettings, create_app
 from tensorfold.testing.dialects import MODEL, reply_events
 from tensorfold.testing.scripted_engine import ScriptedEngine
 from tensorfold.testing.serving import served
@@ -70,6 +73,36 @@ def test_without_a_server_the_local_ones_are_listed_all_the_same(
         "ids": [],
         "problem": "no server answers at http://127.0.0.1:1: Connection refused",
     }
+
+
+def test_a_server_on_a_socket_file_is_asked_there(capsys: pytest.CaptureFixture[str]) -> None:
+    app = create_app(
+        engine=ScriptedEngine(MODEL, lambda request: reply_events(["ok"], request.choices)),
+        model=MODEL,
+        dialects=[openai_dialect()],
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "api.sock"
+        with served(app, ServerSettings(unix_socket=path, drain_seconds=0.0)):
+            assert run(["models"], {"TENSORFOLD_UNIX_SOCKET": str(path)}) == 0
+            assert f"unix:{path} serves {MODEL.id}, quokka" in capsys.readouterr().out
+        assert run(["models", "--url", f"unix:{path}"], {}) == 0
+        assert f"no server answers at unix:{path}: No such file" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("settings", "url"),
+    [
+        ({}, "http://127.0.0.1:8080"),
+        ({"host": "0.0.0.0", "port": "1"}, "http://127.0.0.1:1"),
+        ({"host": "::"}, "http://[::1]:8080"),
+        ({"tls_cert": "/x", "host": "mine.example"}, "https://mine.example:8080"),
+        ({"unix_socket": "/run/x"}, "unix:/run/x"),
+    ],
+)
+def test_the_server_that_settings_describe_is_reached_from_this_machine(settings: dict[str, str], url: str) -> None:
+    environment = {f"TENSORFOLD_{name.upper()}": value for name, value in settings.items()}
+    assert local_url(load_config((), None, environment, {})) == url
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -185,10 +185,10 @@ def test_paths_are_whole_and_what_chooses_plugins_is_passed_on(tmp_path: Path, m
     )
     (tmp_path / "own.toml").write_text("queue = 3\n")
     launch, _ = take_early(["--config", "own.toml", "--plugin", "mine.py", "--dialect", "openai"], {})
-    words = serve_arguments(launch, ["model.gguf", "--log-requests", "logs", "--no-check-rows"]).words
+    words = serve_arguments(launch, ["model.gguf", "--log-requests", "logs", "--no-metrics-open"]).words
     assert words[3:] == (
         *("--config", str(tmp_path / "own.toml"), "--plugin", str(tmp_path / "mine.py"), "--dialect", "openai"),
-        *("serve", str(tmp_path / "model.gguf"), "--no-check-rows", "--log-requests", str(tmp_path / "logs")),
+        *("serve", str(tmp_path / "model.gguf"), "--no-metrics-open", "--log-requests", str(tmp_path / "logs")),
     )
 
 

@@ -197,3 +197,36 @@ def test_a_failure_behind_the_first_text_ends_the_stream_in_the_dialects_words(p
             error, done = (line.removeprefix("data: ") for line in lines[-2:])
             expected = {"message": "the round failed", "type": "server_error", "param": None, "code": None}
             assert (json.loads(error), done) == ({"error": expected}, "[DONE]")
+
+
+@pytest.mark.parametrize("name", ["openai", "anthropic", "vllm", "llamacpp", "decisions", "ollama"])
+def test_a_dialect_that_is_left_out_leaves_no_route(name: str) -> None:
+    """What is at its paths is nothing, told in the envelope of a dialect that is there."""
+    every = {
+        each.name: each
+        for each in (
+            openai_dialect(),
+            anthropic_dialect(),
+            vllm_dialect(),
+            llamacpp_dialect(),
+            decisions_dialect(),
+            ollama_dialect(),
+        )
+    }
+    gone = every.pop(name)
+    engine = ScriptedEngine(MODEL, lambda request: reply_events(["hi"]))
+    app = create_app(engine=engine, model=MODEL, dialects=list(every.values()), tokenizer=ToyTokenizer())
+    try:
+        paths = [*(each.path for each in gone.endpoints), *(each.path for each in gone.inquiries)]
+        described = json.loads(ask(app, "GET", "/openapi.json").body)["paths"]
+        assert paths
+        assert described.keys().isdisjoint(paths)
+        for path in paths:
+            answered = ask(app, "POST", path, body=b"{}")
+            assert answered.status == 404, path
+            assert "error" in json.loads(answered.body)
+        for other in every.values():
+            assert described.keys() >= {each.path for each in other.endpoints}
+            assert described.keys() >= {each.path for each in other.inquiries}
+    finally:
+        app.close()

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -156,6 +157,29 @@ def test_a_signal_shows_what_every_thread_is_doing_and_the_server_goes_on(start:
     server.signal(signal.SIGUSR1)
     server.wait_for(r"loop\.py.* in _take")
     assert server.health()["status"] == "ok"
+
+
+def test_a_server_on_a_socket_file_with_a_log_of_requests_and_limits(start: Start) -> None:
+    """Served over its file, each request written to another, and a key's second request refused while its first runs."""
+    with tempfile.TemporaryDirectory() as folder:
+        path, logs = Path(folder) / "api.sock", Path(folder) / "logs"
+        limits = ("--key-requests-per-minute", "2")
+        server = start("--unix-socket", str(path), "--log-requests", str(logs), "--context", "512", *limits)
+        assert server.wait_for(r"address +(unix:\S+)").group(1) == f"unix:{path}"
+        asked = {"prompt": "The capital of France is", "max_tokens": 4, "temperature": 0}
+        with httpx.Client(
+            transport=httpx.HTTPTransport(uds=str(path)), base_url="http://localhost", timeout=60
+        ) as client:
+            answers = [client.post("/v1/completions", json=asked) for _ in range(3)]
+        assert [answer.status_code for answer in answers] == [200, 200, 429]
+        assert int(answers[2].headers["retry-after"]) <= 30
+        server.signal(signal.SIGTERM)
+        assert server.wait() == 0
+        assert not path.exists()
+        written = [json.loads(file.read_text()) for file in sorted(logs.glob("*.json"))]
+    assert sorted(each["answer"]["status"] for each in written) == [200, 200, 429]
+    told = {sha for each in written for sha in each["answer"]["token_sha"]}
+    assert told == {answers[0].json()["tensorfold"]["token_sha"]}
 
 
 @pytest.mark.requirement("T-290")

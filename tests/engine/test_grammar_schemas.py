@@ -84,6 +84,30 @@ BOMBS: dict[str, Any] = {
     "a counted group": {"type": "string", "pattern": "^(a|b){1,2000}$"},
     "nested counts": {"type": "string", "pattern": "^(((a{250}){250}){250})$"},
     "products": {"allOf": [{"anyOf": [{"minimum": 9 * part + number} for number in range(9)]} for part in range(3)]},
+    "a chain of references": {
+        "$ref": "#/$defs/d0",
+        "$defs": {
+            **{f"d{number}": {"allOf": [{"$ref": f"#/$defs/d{number + 1}"}]} for number in range(999)},
+            "d999": {"type": "object"},
+        },
+    },
+    "a circle of combinations": {
+        "$ref": "#/$defs/a",
+        "$defs": {
+            "a": {"type": "object", "properties": {"x": {"allOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/b"}]}}},
+            "b": {"type": "object", "properties": {"y": {"allOf": [{"$ref": "#/$defs/b"}, {"$ref": "#/$defs/a"}]}}},
+        },
+    },
+    "a circle without a way out": {
+        "$ref": "#/$defs/a",
+        "$defs": {
+            "a": {
+                "type": "object",
+                "properties": {"x": {"allOf": [{"$ref": "#/$defs/a"}, {"type": "object"}]}},
+                "required": ["x"],
+            },
+        },
+    },
     "itself": {"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]},
     "lists of itself": {
         "$ref": "#/$defs/a",
@@ -107,6 +131,23 @@ def test_a_wide_product_is_refused_before_it_grows() -> None:
         definitions[f"d{level}"] = {"anyOf": [{"allOf": [below, {"minProperties": level}]}, {"allOf": [below]}]}
     with pytest.raises(Unsupported, match="put together"):
         ready(JsonSchema({"$ref": "#/$defs/d23", "maxProperties": 50, "$defs": definitions}))
+
+
+def test_what_is_put_together_within_itself_is_kept_to_at_any_depth(grammars: Grammars) -> None:
+    """A circle that runs through a combination, as of `$ref` beside other keywords, has no place of its own to refer to."""
+    entry: dict[str, Any] = {"minProperties": 1, "anyOf": [{"type": "string"}, {"$ref": "#/definitions/resource"}]}
+    schema = JsonSchema(
+        {
+            "type": "object",
+            "additionalProperties": entry,
+            "definitions": {"resource": {"type": "object", "additionalProperties": entry}},
+        }
+    )
+    for depth in (1, 5, 20):
+        opened, closed = '{"a":' * depth, "}" * depth
+        assert accepts(grammars, schema, f'{opened}"x"{closed}')
+        assert not accepts(grammars, schema, f'{opened}{{"a":{{}}}}{closed}')
+        assert not accepts(grammars, schema, f"{opened}1{closed}")
 
 
 # ---- other forms -------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ import pytest
 
 from tensorfold.chat.plain import PlainFormat
 from tensorfold.compute.runner import Runner
-from tensorfold.contracts.backend import BackendSettings
+from tensorfold.contracts.backend import BackendSettings, Session
 from tensorfold.contracts.engine import PreparedPrompt
 from tensorfold.contracts.gates import Gate
 from tensorfold.contracts.policy import Waiting
@@ -65,15 +65,24 @@ def every_state_deep(lanes: int, positions: int) -> Runner[Any]:
     return fake(lanes, positions, recurrent_draft=False)
 
 
-def fake(lanes: int, positions: int, *, recurrent_draft: bool) -> Runner[Any]:
+def every_state_on_mlx(lanes: int, positions: int) -> Runner[Any]:
+    """Where chunks and rows have kernels of their own."""
+    pytest.importorskip("mlx.core")
+    from tensorfold_backend_mlx import MlxBackend
+
+    return fake(lanes, positions, recurrent_draft=True, session=MlxBackend().open(BackendSettings(device="cpu")))
+
+
+def fake(lanes: int, positions: int, *, recurrent_draft: bool, session: Session[Any] | None = None) -> Runner[Any]:
     config = fake_config(vocabulary=VOCABULARY, window=WINDOW, recurrent_draft=recurrent_draft)
     geometry = FakeFamily().geometry(config)
-    session = ReferenceBackend(chunk=8).open(BackendSettings())
+    if session is None:
+        session = ReferenceBackend().open(BackendSettings())
     keys = {TableKey.of(spec) for spec in geometry.states.values() if isinstance(spec, PagedSpec)}
     whole = lanes * (WINDOW // 64 + 2)
     pages = {key: positions // 64 if key == TableKey("main", None) else whole for key in keys}
     decoder = fake_decoder(session.packer, config)
-    return Runner(decoder, session, geometry, lanes=lanes, pages=pages, identity="fake")
+    return Runner(decoder, session, geometry, lanes=lanes, pages=pages, identity="fake", chunk=8)
 
 
 MODELS = [
@@ -81,6 +90,7 @@ MODELS = [
     pytest.param(scripted_head, id="scripted head"),
     pytest.param(every_state, id="every state"),
     pytest.param(every_state_deep, id="every state, deep head", marks=pytest.mark.slow),
+    pytest.param(every_state_on_mlx, id="every state on mlx", marks=[pytest.mark.slow, pytest.mark.mlx]),
 ]
 
 

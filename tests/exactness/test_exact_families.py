@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -75,14 +75,34 @@ class Model:
 
 @pytest.fixture(
     scope="module",
-    params=[pytest.param("reference", marks=pytest.mark.slow), pytest.param("torch", marks=pytest.mark.torch)],
+    params=[
+        pytest.param("reference", marks=pytest.mark.slow),
+        pytest.param("cpu", marks=pytest.mark.slow),
+        pytest.param("torch", marks=pytest.mark.torch),
+        pytest.param("mlx", marks=(pytest.mark.mlx, pytest.mark.slow)),
+    ],
 )
-def session(request: pytest.FixtureRequest) -> Session[Any]:
-    if request.param == "reference":
-        return ReferenceBackend().open(BackendSettings())
-    from tensorfold_backend_torch import TorchBackend
+def session(request: pytest.FixtureRequest) -> Iterator[Session[Any]]:
+    settings = BackendSettings(device="cpu", dtype="float32", threads=1)
+    session: Session[Any]
+    match request.param:
+        case "cpu":
+            from tensorfold_backend_cpu import CpuBackend
 
-    return TorchBackend().open(BackendSettings(device="cpu", dtype="float32", threads=1))
+            session = CpuBackend().open(settings)
+        case "torch":
+            from tensorfold_backend_torch import TorchBackend
+
+            session = TorchBackend().open(settings)
+        case "mlx":
+            from tensorfold_backend_mlx import MlxBackend
+
+            pytest.importorskip("mlx.core")
+            session = MlxBackend().open(settings)
+        case _:
+            session = ReferenceBackend().open(settings)
+    yield session
+    session.close()
 
 
 @pytest.fixture(scope="module", params=FAMILY_CONFIGS)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
@@ -12,6 +14,19 @@ from tensorfold.contracts.model_config import ModelConfig
 from tensorfold.testing.reference import ReferenceBackend
 
 Shapes: TypeAlias = Callable[[ModelConfig], dict[str, tuple[int, ...]]]
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """On MLX, which is slow on a CPU, a family's contract waits for the slow tests; the fake family's does not."""
+    for item in items:
+        if not item.path.is_relative_to(HERE) or not item.path.stem.endswith("_contract"):
+            continue
+        called: object = getattr(item, "callspec", None)
+        parameters: Mapping[str, object] = getattr(called, "params", {})
+        if parameters.get("each_session") == "mlx":
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(
@@ -40,7 +55,8 @@ def each_session(request: pytest.FixtureRequest) -> Iterator[Session[Any]]:
             from tensorfold_backend_mlx import MlxBackend
 
             pytest.importorskip("mlx.core")
-            session = MlxBackend().open(settings)
+            # Codes stand for the values that are stored, and are not expanded for being exact.
+            session = MlxBackend().open(replace(settings, weights="auto"))
         case _:
             session = ReferenceBackend().open(settings)
     yield session

@@ -18,7 +18,6 @@ from tensorfold.checkpoint.base import Checkpoint
 from tensorfold.checkpoint.open import open_checkpoint
 from tensorfold.contracts.backend import BackendSettings, Session
 from tensorfold.contracts.model_config import ModelConfig
-from tensorfold.errors import CheckpointUnsupported
 from tensorfold.testing.array_tensors import ArrayTensors, arrays_of
 from tensorfold.testing.reference import ReferenceBackend
 from tensorfold.testing.ways import WAYS, Loaded, serial_reply
@@ -146,13 +145,6 @@ def test_scores_are_scaled_as_llama_cpp_does(tmp_path: Path) -> None:
 
     assert scale(num_hidden_layers=48, hidden_size=3840, num_attention_heads=16, head_dim=256) == 1 / 16
     assert scale(num_hidden_layers=62, hidden_size=5376, num_attention_heads=32, head_dim=128) == 168**-0.5
-
-
-def test_files_of_gemma_4_are_refused_by_their_architecture(tmp_path: Path) -> None:
-    """They are not read as something else."""
-    write(tmp_path / "tiny.gguf", architecture="gemma4")
-    with pytest.raises(CheckpointUnsupported, match="gemma4"):
-        open_checkpoint(tmp_path / "tiny.gguf", [FAMILY])
 
 
 # ---- a real model --------------------------------------------------------------------------------------------

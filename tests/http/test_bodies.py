@@ -90,6 +90,15 @@ def test_a_body_that_stops_coming_is_a_408(rig: Rig, connect: Connect) -> None:
         assert connection.recv(4096).startswith(b"HTTP/1.1 408 ")
 
 
+def test_a_body_that_comes_a_byte_now_and_then_is_a_408(rig: Rig, connect: Connect) -> None:
+    """Also when no pause is too long: all of it has its time."""
+    with rig(settings=HttpSettings(body_seconds=0.0)).serve() as client:
+        connection = connect(client)
+        connection.sendall(b'POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"prompt"')
+        received = connection.recv(4096)
+        assert received.startswith(b"HTTP/1.1 408 ") and b"has taken more than" in received
+
+
 def test_a_client_that_leaves_inside_its_body_harms_nobody(rig: Rig, connect: Connect, chat: dict[str, Any]) -> None:
     made = rig()
     with made.serve() as client:
@@ -177,7 +186,7 @@ def test_a_kept_connection_may_be_used_again_after_a_while(rig: Rig, chat: dict[
         assert still_serves(client, chat)
 
 
-def test_more_connections_than_the_bound_are_closed(rig: Rig, connect: Connect) -> None:
+def test_more_connections_than_the_bound_are_told_to_come_back(rig: Rig, connect: Connect) -> None:
     with rig().serve(max_connections=2) as client:
         first = connect(client)
         second = connect(client)
@@ -185,7 +194,10 @@ def test_more_connections_than_the_bound_are_closed(rig: Rig, connect: Connect) 
             connection.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
             assert connection.recv(4096).startswith(b"HTTP/1.1 200 ")
         third = connect(client)
-        assert third.recv(1) == b""
+        received = b"".join(iter(lambda: third.recv(4096), b""))
+        head, _, body = received.partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 503 ") and b"\r\nretry-after: 1\r\n" in head
+        assert json.loads(body)["error"]["code"] == "too_many_connections"
 
 
 @pytest.mark.parametrize(

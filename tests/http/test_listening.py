@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import ssl
@@ -15,7 +16,9 @@ from typing import Any
 import httpx
 import pytest
 
-from tensorfold.errors import ConfigError
+from tensorfold.cli.client import Address, Client
+from tensorfold.cli.completion import model_of
+from tensorfold.errors import ClientError, ConfigError
 from tensorfold.http import ServerSettings
 from tensorfold.http.listening import check_listening
 from tensorfold.testing.serving import served
@@ -96,6 +99,25 @@ def test_https_is_served_with_a_certificate(rig: Rig, certificate: tuple[Path, P
             httpx.get(f"{url}/health", timeout=20)  # a client that does not know the certificate
         with pytest.raises(httpx.HTTPError):
             httpx.get(url.replace("https", "http") + "/health", timeout=20)
+
+
+def test_our_own_client_tells_a_certificate_that_it_does_not_trust(
+    rig: Rig, certificate: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cert, key = certificate
+
+    async def ask(url: str) -> str:
+        client = Client(Address.of(url))
+        try:
+            return await model_of(client)
+        finally:
+            await client.close()
+
+    with served(rig().app, ServerSettings(port=0, drain_seconds=0.0, tls_cert=cert, tls_key=key)) as url:
+        with pytest.raises(ClientError, match="its certificate is not trusted here"):
+            asyncio.run(ask(url))
+        monkeypatch.setenv("SSL_CERT_FILE", str(cert))
+        assert asyncio.run(ask(url)) == "acme/quokka"
 
 
 def test_a_certificate_that_cannot_be_used_stops_the_start(certificate: tuple[Path, Path], tmp_path: Path) -> None:

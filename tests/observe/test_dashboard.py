@@ -61,3 +61,10 @@ def test_panels_are_told_apart_and_do_not_overlap() -> None:
     assert len(places) == len(panels)
     letters = [[target["refId"] for target in panel["targets"]] for panel in panels]
     assert all(len(set(each)) == len(each) for each in letters)
+
+
+def test_every_family_has_its_line_in_the_documentation(samples: dict[str, set[str]]) -> None:
+    page = (FILE.parent / "metrics.md").read_text(encoding="utf-8")
+    for name in samples:
+        family = re.sub(r"_(bucket|sum|count|created)$", "", name.removeprefix("tensorfold:"))
+        assert f"`{family}`" in page, family

@@ -12,24 +12,36 @@ from datetime import datetime
 from typing import Any, Final, NoReturn, cast
 
 from jinja2 import Template, nodes
-from jinja2.exceptions import TemplateError
+from jinja2.exceptions import TemplateError, TemplateSyntaxError
 from jinja2.ext import Extension, loopcontrols
 from jinja2.filters import do_indent
 from jinja2.parser import Parser
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.utils import pass_context
 from jinja2.visitor import NodeTransformer
 
 from tensorfold.chat.budget import Budget, bounded_concat, bounded_format, bounded_number, bounded_text
+from tensorfold.chat.counted import counted_filters, counted_tests, needs_weighing
 
 __all__ = ["TEMPLATE_FILE", "TemplateRefusal", "compile_template", "render"]
 
 TEMPLATE_FILE: Final = "<chat template>"
 """What tracebacks call the template."""
 
-_BUDGET: Final = "_tensorfold_budget"
-_TICK: Final = "_tensorfold_tick"
-_JOIN: Final = "_tensorfold_join"
+_OURS: Final = "_tensorfold"
+_BUDGET: Final = f"{_OURS}_budget"
+_TICK: Final = f"{_OURS}_tick"
+_JOIN: Final = f"{_OURS}_join"
+_FORMATS: Final = f"{_OURS}_formats"
+"""Marks a function that writes its arguments."""
+_WEIGHED: Final = f"{_OURS}_weighed"
+
+
+_TO_BYTES: Final = frozenset({"encode", "maketrans", "translate"})
+
+MAX_SOURCE: Final = 1 << 20
+"""Characters of a template; the longest that are known have some ten thousand."""
 
 
 class TemplateRefusal(TemplateError):
@@ -41,9 +53,17 @@ def compile_template(source: str, mark: Callable[[str], str]) -> Template:
 
     Raises:
         jinja2.TemplateSyntaxError: it is no Jinja template.
+        SyntaxError, RecursionError, MemoryError: it is one that Python cannot compile.
+        ValueError: it is too long.
     """
+    if len(source) > MAX_SOURCE:
+        raise ValueError(f"it has {len(source)} characters, and at most {MAX_SOURCE} are read")
     environment = _Environment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[GenerationTag, loopcontrols], cache_size=0
+        trim_blocks=True,
+        lstrip_blocks=True,
+        extensions=[GenerationTag, loopcontrols],
+        cache_size=0,
+        finalize=_finalize,
     )
     tree = cast("nodes.Template", _Rewriter(mark).visit(environment.parse(source, filename=TEMPLATE_FILE)))
     tree.set_environment(environment)
@@ -76,25 +96,41 @@ class _Environment(ImmutableSandboxedEnvironment):
         names["strftime_now"] = _strftime_now
         names[_TICK] = _tick
         names[_JOIN] = _join
+        names[_WEIGHED] = _weighed
         # Makes text of any length; no chat template wants filler.
         names.pop("lipsum", None)
         filters = cast("dict[str, Callable[..., Any]]", self.filters)  # pyright: ignore[reportUnknownMemberType]
         filters["tojson"] = _tojson
         filters["format"] = _format
         filters["indent"] = _indent
-        for name in ("batch", "center", "slice", "truncate", "wordwrap"):
+        for name in ("batch", "center", "slice", "truncate"):
             filters[name] = _bounded(filters[name])
+        self.filters = counted_filters(filters, _budget)
+        tests = cast("dict[str, Callable[..., Any]]", self.tests)  # pyright: ignore[reportUnknownMemberType]
+        self.tests = counted_tests(tests, _budget)
 
     def call(self, context: Context, obj: Any, /, *args: Any, **kwargs: Any) -> Any:
         budget = _budget(context)
         budget.step()
         owner = getattr(obj, "__self__", None)
         if isinstance(owner, str):
-            budget.method(owner, obj.__name__, args)
+            budget.method(owner, obj.__name__, (*args, *kwargs.values()))
+        elif obj is _weighed or getattr(obj, _FORMATS, False):
+            for argument in (*args, *kwargs.values()):
+                budget.weigh(argument)
+        elif obj is _join:
+            for part in args[0]:
+                budget.weigh(part)
         result = super().call(context, obj, *args, **kwargs)
         if isinstance(result, str):
             budget.text(len(result))
         return result
+
+    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+        # Numbers and bytes have methods that make as much as they are told, and no template needs them.
+        if isinstance(obj, int | float | complex | bytes) or (isinstance(obj, str) and attr in _TO_BYTES):
+            return False
+        return super().is_safe_attribute(obj, attr, value)
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         _budget(context).operation(operator, left, right)
@@ -119,6 +155,19 @@ class GenerationTag(Extension):
 
 def _budget(context: Context) -> Budget:
     return cast("Budget", context.parent[_BUDGET])
+
+
+@pass_context
+def _finalize(context: Context, value: Any) -> Any:
+    """What is written is walked to its last part."""
+    if needs_weighing(value):
+        _budget(context).weigh(value)
+    return value
+
+
+def _weighed(value: object) -> object:
+    """One side of a comparison, which the environment weighs as it calls this."""
+    return value
 
 
 def _tick() -> None:
@@ -182,6 +231,7 @@ def _bounded_formatter(pattern: str, format: Callable[..., str]) -> Callable[...
         bounded_format(pattern)
         return format(*args, **kwargs)
 
+    setattr(bounded, _FORMATS, True)
     return bounded
 
 
@@ -215,10 +265,25 @@ class _Rewriter(NodeTransformer):
         parts = nodes.List(node.nodes, lineno=node.lineno)
         return _call(_JOIN, [parts], node)
 
+    def visit_Name(self, node: nodes.Name) -> nodes.Node:
+        _check_name(node.name, node)
+        return node
+
+    def visit_Compare(self, node: nodes.Compare) -> nodes.Node:
+        self.generic_visit(node)
+        sides = [node.expr, *(operand.expr for operand in node.ops)]
+        # A text or number that the template itself names is compared at once, whatever the other side is.
+        if not any(isinstance(side, nodes.Const) for side in sides):
+            node.expr = _call(_WEIGHED, [node.expr], node)
+            for operand in node.ops:
+                operand.expr = _call(_WEIGHED, [operand.expr], node)
+        return node
+
     def visit_For(self, node: nodes.For) -> nodes.Node:
         return self._counted(node)
 
     def visit_Macro(self, node: nodes.Macro) -> nodes.Node:
+        _check_name(node.name, node)
         return self._counted(node)
 
     def visit_CallBlock(self, node: nodes.CallBlock) -> nodes.Node:
@@ -228,6 +293,12 @@ class _Rewriter(NodeTransformer):
         self.generic_visit(node)
         node.body.insert(0, nodes.ExprStmt(_call(_TICK, [], node), lineno=node.lineno))
         return node
+
+
+def _check_name(name: str, at: nodes.Node) -> None:
+    """Names of ours are not the template's to read or to replace."""
+    if name.startswith(_OURS):
+        raise TemplateSyntaxError(f"{name} is no name for a template", at.lineno, filename=TEMPLATE_FILE)
 
 
 def _call(name: str, arguments: list[nodes.Expr], at: nodes.Node) -> nodes.Call:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -10,7 +11,7 @@ from typing import Final
 from jinja2 import Template
 from jinja2.exceptions import TemplateError, TemplateSyntaxError
 
-from tensorfold.chat.budget import BudgetExceeded
+from tensorfold.chat.budget import MAX_SECONDS, BudgetExceeded
 from tensorfold.chat.continuing import ContinuedPart
 from tensorfold.chat.marks import ControlMarks
 from tensorfold.chat.messages import THINKING_NAMES, TemplateMessage
@@ -53,6 +54,7 @@ _TEMPLATE_FAULTS: Final = (
     ArithmeticError,
     AttributeError,
     LookupError,
+    MemoryError,
     RecursionError,
     TypeError,
     ValueError,
@@ -79,7 +81,7 @@ class ChatTemplate:
             raise CheckpointUnsupported(
                 f"the chat template cannot be compiled: line {error.lineno}: {error.message}"
             ) from error
-        except (RecursionError, ValueError) as error:
+        except (RecursionError, SyntaxError, MemoryError, ValueError, OverflowError) as error:
             raise CheckpointUnsupported(f"the chat template cannot be compiled: {error}") from error
         self._special: Mapping[str, JSON] = {name: marks.mark(spelling) for name, spelling in special_tokens.items()}
         self._marks = marks
@@ -136,14 +138,18 @@ class ChatTemplate:
     def _put_together(self) -> frozenset[str]:
         """Control tokens that the template writes without any of its texts spelling them, found by trial."""
         found: frozenset[str] = frozenset()
+        end = time.thread_time() + MAX_SECONDS
         parameters: JSON = {"type": "object", "properties": {}}
         offered: list[JSON] = [{"type": "function", "function": {"name": "f", "parameters": parameters}}]
         for trial in _trials():
             for tools in (None, offered):
+                if time.thread_time() > end:
+                    return found
                 try:
                     found |= self._marks.spelled(self._text(trial, tools, {}, generation=True))
-                except InvalidRequest:
-                    continue
+                except InvalidRequest as error:
+                    if isinstance(error.__cause__, BudgetExceeded):
+                        return found  # it would take as long over every other one
         return found
 
 

@@ -16,11 +16,12 @@ from tensorfold.checkpoint.base import Format
 from tensorfold.checkpoint.gguf_metadata import GgufMetadata
 from tensorfold.checkpoint.gguf_reader import GgufFile
 from tensorfold.checkpoint.gguf_tokenizer import gguf_templates, gguf_tokenizer
+from tensorfold.checkpoint.gguf_undo import Place, restored_shape, undone
 from tensorfold.checkpoint.identity import FileMark, identity
 from tensorfold.contracts.chat import Tokenizer
-from tensorfold.contracts.family import GgufArchitecture, GgufTensor
+from tensorfold.contracts.gguf import GgufArchitecture, GgufTensor
 from tensorfold.contracts.model_config import ModelConfig
-from tensorfold.contracts.tensors import Affine, Dense, Form, Tensor, TensorInfo
+from tensorfold.contracts.tensors import Form, Tensor, TensorInfo
 from tensorfold.errors import CheckpointDamaged, CheckpointNotFound, CheckpointUnsupported
 
 __all__ = ["GgufCheckpoint", "GgufFiles"]
@@ -79,6 +80,7 @@ class GgufCheckpoint:
     def __init__(self, files: GgufFiles, rules: GgufArchitecture) -> None:
         self.path = files.path
         self._files = files
+        rules = rules if rules.adapt is None else rules.adapt(rules, _Facts(files, rules.architecture))
         self._rules = rules
         self.config = _config(files, rules)
         self.templates = gguf_templates(files.metadata)
@@ -103,26 +105,18 @@ class GgufCheckpoint:
 
     def info(self, name: str) -> TensorInfo:
         """What the file says, under the Hugging Face name."""
-        stored, _ = self._where[name]
+        stored, rule = self._where[name]
         record = self._files.where[stored].tensors[stored]
         # Vectors are small, and nobody multiplies with their codes.
         form: Form = "dense" if record.type.dense else "affine" if len(record.shape) > 1 else "expanded"
-        return TensorInfo(name, record.shape, record.type.name, record.size, form)
+        shape = restored_shape(record.shape, rule)
+        return TensorInfo(name, shape, record.type.name, record.size, form)
 
     def read(self, name: str) -> Tensor:
         """A tensor, with its rows and values as a Hugging Face checkpoint has them."""
         stored, rule = self._where[name]
         file = self._files.where[stored]
-        tensor = file.read(stored)
-        if rule.unpermute is not None:
-            heads = self.config.positive(rule.unpermute)
-            rows = tensor.shape[-2:][0]
-            if rows % (2 * heads):
-                raise CheckpointDamaged(
-                    file.path, file.tensors[stored].offset, f"tensor {stored} has {rows} rows for {heads} heads"
-                )
-            tensor = _take_rows(tensor, _half_split(rows, heads))
-        return _plus(tensor, rule.add, f"{file.path}: tensor {stored}") if rule.add else tensor
+        return undone(file.read(stored), rule, self.config, Place(file.path, file.tensors[stored].offset, stored))
 
     def tokenizer(self) -> Tokenizer:
         """Built from the metadata."""
@@ -144,6 +138,23 @@ class GgufCheckpoint:
                 raise CheckpointDamaged(file.path, 0, f"{stored} and {where[rule.name][0]} are both {rule.name}")
             where[rule.name] = (stored, rule)
         return where
+
+
+class _Facts:
+    """What rules may ask of the files."""
+
+    def __init__(self, files: GgufFiles, architecture: str) -> None:
+        self._files = files
+        self._architecture = architecture
+
+    def get(self, key: str) -> Any:
+        return self._files.metadata.plain(key.replace("{arch}", self._architecture))
+
+    def names(self) -> Iterable[str]:
+        return self._files.where.keys()
+
+    def values(self, name: str) -> NDArray[np.float32]:
+        return self._files.where[name].read(name).f32()
 
 
 # ---- parts -------------------------------------------------------------------------------------------------
@@ -209,38 +220,6 @@ def _generation(metadata: GgufMetadata) -> dict[str, Any]:
     }
 
 
-# ---- tensors -----------------------------------------------------------------------------------------------
-
-
 def _pattern(stored: str) -> re.Pattern[str]:
     before, layered, after = stored.partition("{i}")
     return re.compile(re.escape(before) + (r"(?P<i>0|[1-9]\d*)" if layered else "") + re.escape(after))
-
-
-def _half_split(rows: int, heads: int) -> NDArray[np.intp]:
-    """Where each row of half-split rotary order lies among rows that pair neighbours, head by head.
-
-    Row `2 j + s` of a head, half `s` of pair `j`, goes back to `s * half + j`.
-    """
-    half = rows // heads // 2
-    return np.arange(rows).reshape(heads, half, 2).swapaxes(1, 2).reshape(-1)
-
-
-def _take_rows(tensor: Tensor, order: NDArray[np.intp]) -> Tensor:
-    axis = -2 if len(tensor.shape) > 1 else 0
-    match tensor:
-        case Dense(values, type):
-            return Dense(values.take(order, axis), type)
-        case Affine():
-            return replace(
-                tensor,
-                codes=tensor.codes.take(order, axis),
-                scales=tensor.scales.take(order, axis),
-                biases=tensor.biases.take(order, axis),
-            )
-
-
-def _plus(tensor: Tensor, add: float, what: str) -> Dense:
-    if not isinstance(tensor, Dense):
-        raise CheckpointUnsupported(f"{what} is quantized, and {add:g} must be added to its values, which is not exact")
-    return Dense(tensor.f32() + np.float32(add), "f32")

@@ -8,10 +8,11 @@ from types import MappingProxyType
 from typing import Any, Final
 
 import tokenizers
-from tokenizers import AddedToken
+from tokenizers import AddedToken, Regex
 from tokenizers.models import BPE
 from tokenizers.normalizers import Normalizer, Prepend, Replace
 from tokenizers.normalizers import Sequence as NormalizerSequence
+from tokenizers.pre_tokenizers import Split
 from tokenizers.processors import TemplateProcessing
 
 from tensorfold.checkpoint.gguf_metadata import GgufMetadata
@@ -82,7 +83,7 @@ def gguf_tokenizer(metadata: GgufMetadata) -> CheckpointTokenizer:
     builder = None if model is None else _BUILDERS.get(model)
     if not tokens or builder is None:
         has = "has no tokens" if not tokens else f"has tokenizer.ggml.model {model!r}"
-        raise CheckpointUnsupported(f"{metadata.path} {has}, and only {' and '.join(_BUILDERS)} vocabularies are built")
+        raise CheckpointUnsupported(f"{metadata.path} {has}, and only {', '.join(_BUILDERS)} vocabularies are built")
     tokens = [token or f"[EMPTY_{id}]" for id, token in enumerate(tokens)]
     _check_distinct(metadata, tokens)
     types = metadata.numbers("tokenizer.ggml.token_type", len(tokens))
@@ -111,18 +112,21 @@ def _byte_level(vocabulary: _Vocabulary) -> CheckpointTokenizer:
             " serve the Hugging Face folder of this model instead"
         )
     cut = CUTS[name]
-    merges = metadata.texts("tokenizer.ggml.merges") or []
-    # A piece may begin with a blank, so the one that parts the two is looked for after it.
-    ends = [merge.find(" ", 1) for merge in merges]
-    if -1 in ends:
-        raise CheckpointDamaged(metadata.path, 0, f"merge {ends.index(-1)} of the vocabulary does not name two pieces")
-    pairs = [(merge[:end], merge[end + 1 :]) for merge, end in zip(merges, ends, strict=True)]
-    tokenizer = _bpe(vocabulary, merges=pairs, ignore_merges=cut.whole_words)
+    tokenizer = _bpe(vocabulary, merges=_told_merges(metadata), ignore_merges=cut.whole_words)
     normalizer = cut.normalizer()
     if normalizer is not None:
         tokenizer.normalizer = normalizer
     tokenizer.pre_tokenizer = cut.pre_tokenizer()
     return _finished(tokenizer, vocabulary, "bytes", adds_bos=cut.adds_bos)
+
+
+def _told_merges(metadata: GgufMetadata) -> list[tuple[str, str]]:
+    merges = metadata.texts("tokenizer.ggml.merges") or []
+    # A piece may begin with a blank, so the one that parts the two is looked for after it.
+    ends = [merge.find(" ", 1) for merge in merges]
+    if -1 in ends:
+        raise CheckpointDamaged(metadata.path, 0, f"merge {ends.index(-1)} of the vocabulary does not name two pieces")
+    return [(merge[:end], merge[end + 1 :]) for merge, end in zip(merges, ends, strict=True)]
 
 
 # ---- sentencepiece BPE -------------------------------------------------------------------------------------
@@ -150,6 +154,23 @@ def _sentencepiece(vocabulary: _Vocabulary) -> CheckpointTokenizer:
     if metadata.flag("tokenizer.ggml.add_space_prefix") in (None, True):
         steps.insert(0, Prepend("\u2581"))
     tokenizer.normalizer = NormalizerSequence(steps)
+    return _finished(tokenizer, vocabulary, "sentencepiece", adds_bos=True)
+
+
+def _gemma4(vocabulary: _Vocabulary) -> CheckpointTokenizer:
+    """Sentencepiece's pieces by the merges that the file tells; lines and line ends are cut apart before."""
+    metadata = vocabulary.metadata
+    merges = _told_merges(metadata)
+    if not merges:
+        raise CheckpointDamaged(metadata.path, 0, "a gemma4 vocabulary has no tokenizer.ggml.merges")
+    tokenizer = _bpe(vocabulary, merges=merges, byte_fallback=True, fuse_unk=True)
+    tokenizer.normalizer = Replace(" ", "\u2581")
+    tokenizer.pre_tokenizer = Split(Regex(r"[^\n]+|\n+"), behavior="isolated")
+    merged = {left + right for left, right in merges}
+    for token, type in zip(vocabulary.tokens, vocabulary.types, strict=True):
+        # Runs of line ends are tokens whole, whether or not merges make them.
+        if type == _NORMAL and len(token) > 1 and not token.strip("\n") and token not in merged:
+            add_token(tokenizer, AddedToken(token, normalized=False, special=False))
     return _finished(tokenizer, vocabulary, "sentencepiece", adds_bos=True)
 
 
@@ -210,6 +231,6 @@ def _finished(
 
 
 _BUILDERS: Final[Mapping[str, Callable[[_Vocabulary], CheckpointTokenizer]]] = MappingProxyType(
-    {"gpt2": _byte_level, "llama": _sentencepiece}
+    {"gpt2": _byte_level, "llama": _sentencepiece, "gemma4": _gemma4}
 )
 """By `tokenizer.ggml.model`."""

@@ -20,6 +20,7 @@ __all__ = ["INDEX", "PICKLES", "Shards", "listing"]
 INDEX: Final = "model.safetensors.index.json"
 SINGLE: Final = "model.safetensors"
 _SHARD: Final = re.compile(r".*-\d{5}-of-(\d{5})\.safetensors")
+_LISTED: Final = 30
 PICKLES: Final = (".bin", ".pt", ".pth", ".ckpt")
 
 
@@ -59,11 +60,15 @@ class Shards:
     def _where(self) -> dict[str, SafetensorsFile]:
         """The shard of each tensor."""
         where: dict[str, SafetensorsFile] = {}
+        twice: list[str] = []
         for shard in self._shards:
             for name in shard.names():
-                if name in where:
-                    raise CheckpointDamaged(shard.path, 8, f"tensor {name} is also in {where[name].path.name}")
-                where[name] = shard
+                first = where.setdefault(name, shard)
+                if first is not shard:
+                    twice.append(f"tensor {name} of {shard.path.name} is also in {first.path.name}")
+        if twice:
+            more = [f"and {len(twice) - _LISTED} more"] if len(twice) > _LISTED else []
+            raise CheckpointDamaged(self.path, 0, "; ".join([*twice[:_LISTED], *more]))
         for name, file in self._index.items():
             if name not in where or where[name].path.name != file:
                 raise CheckpointDamaged(self.path / INDEX, 0, f"tensor {name} is not in {file}")

@@ -175,7 +175,12 @@ def _respelled(token: AddedToken, spelling: str) -> AddedToken:
 
 def _encode(tokenizer: tokenizers.Tokenizer, text: str, *, add_special_tokens: bool) -> list[int]:
     # PERF: `encode` holds the GIL and notes offsets; this lets other threads run and takes half the time.
-    (encoding,) = tokenizer.encode_batch_fast([text], add_special_tokens=add_special_tokens)
+    try:
+        (encoding,) = tokenizer.encode_batch_fast([text], add_special_tokens=add_special_tokens)
+    except TypeError:
+        # Half a surrogate pair is no text; a template may write one.
+        whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        (encoding,) = tokenizer.encode_batch_fast([whole], add_special_tokens=add_special_tokens)
     return encoding.ids
 
 

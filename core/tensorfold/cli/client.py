@@ -10,16 +10,19 @@ import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import cast
 from urllib.parse import urlsplit
 
 import h11
 
+from tensorfold.config import ServeConfig
 from tensorfold.errors import ClientError, ConfigError
 from tensorfold.ir import JSON
 
-__all__ = ["Address", "Client", "Reply"]
+__all__ = ["Address", "Client", "Reply", "local_url"]
 
+_UNIX = "unix:"
 _CONNECT_SECONDS = 10.0
 _READ = 64 * 1024
 
@@ -33,14 +36,18 @@ class Address:
     tls: bool
     prefix: str
     """What stands before `/v1/...` in every path; usually empty."""
+    socket: Path | None = None
+    """A socket file to connect to instead of host and port."""
 
     @classmethod
     def of(cls, url: str) -> Address:
-        """Read `http://host:port`, with or without a final `/v1`.
+        """Read `http://host:port`, with or without a final `/v1`, or `unix:PATH`.
 
         Raises:
             ConfigError: it is no such URL.
         """
+        if url.startswith(_UNIX):
+            return cls("localhost", 80, False, "", Path(url.removeprefix(_UNIX)).expanduser())
         try:
             parts = urlsplit(url if "//" in url else f"http://{url}")
             port = parts.port
@@ -58,7 +65,18 @@ class Address:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     def __str__(self) -> str:
+        if self.socket is not None:
+            return f"{_UNIX}{self.socket}"
         return f"{'https' if self.tls else 'http'}://{self.authority}{self.prefix}"
+
+
+def local_url(config: ServeConfig) -> str:
+    """Where a server that these settings describe is reached from this machine."""
+    if config.unix_socket is not None:
+        return f"{_UNIX}{config.unix_socket}"
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(config.host, config.host)
+    scheme = "http" if config.tls_cert is None else "https"
+    return f"{scheme}://[{host}]:{config.port}" if ":" in host else f"{scheme}://{host}:{config.port}"
 
 
 class _Connection:
@@ -187,7 +205,10 @@ class Client:
         context = ssl.create_default_context() if address.tls else None
         try:
             async with asyncio.timeout(_CONNECT_SECONDS):
-                reader, writer = await asyncio.open_connection(address.host, address.port, ssl=context)
+                if address.socket is not None:
+                    reader, writer = await asyncio.open_unix_connection(address.socket)
+                else:
+                    reader, writer = await asyncio.open_connection(address.host, address.port, ssl=context)
         except TimeoutError:
             raise ClientError(f"{address} does not answer within {_CONNECT_SECONDS:g} seconds") from None
         except OSError as error:
@@ -206,6 +227,9 @@ class Client:
 
 def _reason(error: OSError) -> str:
     """The system's word for it; asyncio puts its own in front of it."""
+    if isinstance(error, ssl.SSLError):
+        # Its number is OpenSSL's, which is another error of the system's.
+        return f"its certificate is not trusted here, or it speaks no TLS: {error.reason}; SSL_CERT_FILE names one to trust"
     if error.errno is None or isinstance(error, socket.gaierror):
         return error.strerror or str(error)
     return os.strerror(error.errno)

@@ -42,18 +42,13 @@ def command(launch: Launch) -> click.Command:
     @click.option("--url", help="The server to ask; by default the one that the settings describe.")
     @click.option("--json", "as_json", is_flag=True, help="As JSON.")
     def models(url: str | None, key: str | None, as_json: bool) -> None:
-        config = launch.config({})
-        served = asyncio.run(_served(url or f"http://{_reached(config.host)}:{config.port}", key))
+        from tensorfold.cli.client import local_url
+
+        served = asyncio.run(_served(url or local_url(launch.config({})), key))
         local = [offered.value for offered in launch.plugins.list_checkpoints()]
         click.echo(_json(local, served) if as_json else "\n".join(_lines(local, served)))
 
     return models
-
-
-def _reached(host: str) -> str:
-    """Where a server that listens on this address is reached from here."""
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    return f"[{host}]" if ":" in host else host
 
 
 async def _served(url: str, key: str | None) -> _Served:

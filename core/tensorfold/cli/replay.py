@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from tensorfold.cli.client import Address, Client
+from tensorfold.cli.client import Address, Client, local_url
 from tensorfold.cli.early import Launch
 from tensorfold.cli.keys import key_option
 from tensorfold.errors import ConfigError
@@ -32,12 +32,13 @@ def command(launch: Launch) -> click.Command:
         params=[key_option()],
     )
     @click.argument("file", type=click.Path(path_type=Path))
-    @click.option("--url", default="http://127.0.0.1:8080", show_default=True, help="The server.")
-    def replay(file: Path, url: str, key: str | None) -> int:
+    @click.option("--url", help="The server; by default the one that the settings describe.")
+    def replay(file: Path, url: str | None, key: str | None) -> int:
         from tensorfold.observe.recorded import read_record  # with the log's library, which `--help` needs not
 
         record = read_record(file)
-        status, answer = asyncio.run(_ask(record, Client(Address.of(url), key)))
+        address = Address.of(url or local_url(launch.config({})))
+        status, answer = asyncio.run(_ask(record, Client(address, key)))
         click.echo("" if answer.endswith(b"\n") else "\n", nl=False)
         then = () if record.answer is None else record.answer.token_sha
         same, verdict = _verdict(status, then, token_shas(answer))

@@ -81,7 +81,9 @@ class ServeConfig:
     keep_alive: float = _value("float", 10.0, "Seconds of silence after which a stream gets a comment.", low=0.1)
     grace: float = _value("float", 5.0, "Seconds that running replies get to end at a shutdown.", low=0)
 
-    max_connections: int = _value("int", 2048, "Open connections; one more is closed at once.", flag=False, low=1)
+    max_connections: int = _value(
+        "int", 2048, "Open connections; one more gets a 503 and is closed.", flag=False, low=1
+    )
     max_requests: int = _value(
         "int", 1024, "Requests in progress, over all routes; one more gets a 503.", flag=False, low=1
     )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tensorfold.contracts.arrays import A
 from tensorfold.contracts.chat import ChatFormat
+from tensorfold.contracts.gguf import GgufArchitecture, GgufTensor
 from tensorfold.contracts.model_config import ModelConfig
 from tensorfold.contracts.ops import Ops
 from tensorfold.contracts.states import StateSpec
@@ -86,33 +87,6 @@ class Claim:
     """Higher wins: 100 a known `model_type`, 50 a known architecture, 10 a guess from the config's shape."""
     reason: str
     """What was recognized, for the start-up block and `tensorfold info`."""
-
-
-@dataclass(frozen=True, slots=True)
-class GgufTensor:
-    """Where a GGUF tensor belongs."""
-
-    name: str
-    """The Hugging Face name; `{i}` stands for the layer."""
-    unpermute: str | None = None
-    """The config key of a head count: the rows were permuted for llama.cpp's rotary order, head by head."""
-    add: float = 0.0
-    """Added to the stored values (-1 undoes llama.cpp's `1 + w` of zero-centred norms)."""
-
-
-@dataclass(frozen=True, slots=True)
-class GgufArchitecture:
-    """How a GGUF of one `general.architecture` reads as a Hugging Face checkpoint of this family."""
-
-    architecture: str
-    config: Mapping[str, str]
-    """Config key to metadata key; `{arch}` stands for the architecture. Missing metadata leaves the key out."""
-    tensors: Mapping[str, GgufTensor]
-    """GGUF tensor name to where it belongs; `{i}` stands for the layer. `.weight` and `.bias` are spelled out."""
-    fixed: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Config keys that the metadata does not hold (`model_type`, `hidden_act`)."""
-    ignored: frozenset[str] = frozenset()
-    """GGUF tensors that carry nothing of their own (`rope_freqs.weight` where the config says the same)."""
 
 
 class ModelFamily(Protocol):

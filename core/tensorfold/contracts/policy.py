@@ -79,7 +79,7 @@ class SchedulerPolicy(Protocol):
 
 class RequestFilter(Protocol):
     """Sees every request after decoding and before admission (quotas, presets). A prompt that is only counted, shown or
-    scored passes too, as a request for it.
+    scored passes too, as a request for it: of a list of prompts each one, and each question of a decision.
 
     One that is an `Observer` as well is told of each request's start and outcome.
     """

@@ -147,13 +147,22 @@ def read_spilled(path: Path) -> tuple[SpillHeader, dict[str, NDArray[np.generic]
     header = _decoded(path, view[begin + LENGTH.size : place])
     arrays: dict[str, NDArray[np.generic]] = {}
     for each in header.arrays:
-        dtype = np.dtype(each.dtype)
-        if dtype.kind not in KINDS or place + each.length > len(data):
+        if each.length < 0 or place + each.length > len(data):
             raise DamagedFile(f"{path}: array {each.name} cannot be read")
-        flat = np.frombuffer(view[place : place + each.length], dtype=dtype)
-        arrays[each.name] = flat.reshape(each.shape)
+        arrays[each.name] = _array(path, each, view[place : place + each.length])
         place += each.length
     return header, arrays
+
+
+def _array(path: Path, place: ArrayPlace, content: memoryview) -> NDArray[np.generic]:
+    try:
+        dtype = np.dtype(place.dtype)
+        if dtype.kind not in KINDS or dtype.subdtype is not None or dtype.fields is not None:
+            raise ValueError(f"a dtype of {place.dtype}")
+        flat: NDArray[np.generic] = np.frombuffer(content, dtype=dtype)
+        return flat.reshape(place.shape)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise DamagedFile(f"{path}: array {place.name} cannot be read: {error}") from error
 
 
 def _decoded(path: Path, encoded: bytes | memoryview) -> SpillHeader:

@@ -39,6 +39,7 @@ class Connection:
         self._settings = settings
         self._told = int(content_length) if content_length and content_length.isdecimal() else 0
         self._read = 0
+        self._begun: float | None = None
         self._opened = False
         self._watch: asyncio.Task[None] | None = None
 
@@ -50,7 +51,7 @@ class Connection:
 
         Raises:
             PayloadTooLarge: the body is longer than the bound, as told or as counted.
-            BodyTimeout: no piece has come for too long.
+            BodyTimeout: no piece has come for too long, or all of it takes too long.
         """
         if not self._opened:
             self._opened = True
@@ -58,6 +59,11 @@ class Connection:
         bound = self._settings.max_body
         if self._told > bound:
             raise _too_large(bound)
+        now = asyncio.get_running_loop().time()
+        if self._begun is None:
+            self._begun = now
+        elif now - self._begun >= self._settings.body_seconds:
+            raise BodyTimeout(f"the body has taken more than {self._settings.body_seconds:g} seconds")
         try:
             async with asyncio.timeout(self._settings.body_idle_seconds):
                 message = await self._receive()

@@ -134,6 +134,8 @@ class _Stamped:
             self._visit.status = message["status"]
             name = self._visit.name.encode()
             names = [(b"x-request-id", name), (b"request-id", name), (b"x-typesafe-request-id", name)]
+            # A browser that guesses types may take a reply for a page.
+            names.append((b"x-content-type-options", b"nosniff"))
             message["headers"] = [*message["headers"], *names, *self._granted]
         return self._send(message)
 

@@ -7,10 +7,13 @@ ever.
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from tensorfold.errors import DecodeError, Rejected, RequestError
+from tensorfold.http.envelopes import PlainErrors
 from tensorfold.http.settings import ServerSettings
 
 __all__ = ["bounded_protocol"]
@@ -28,7 +31,11 @@ class _BoundedProtocol(HttpToolsProtocol):
         self._head_timer: asyncio.TimerHandle | None = None
         self._write_timer: asyncio.TimerHandle | None = None
         if len(self.connections) > self.settings.max_connections:
-            transport.close()
+            most = self.settings.max_connections
+            error = Rejected(
+                f"the server has {most} connections already; try again shortly", code="too_many_connections"
+            )
+            self._refuse("503 Service Unavailable", error)
             return
         self._await_head()
 
@@ -94,11 +101,18 @@ class _BoundedProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def _refuse_head(self) -> None:
-        text = f"request line and headers are longer than {self.settings.max_head:,} bytes\n".encode()
-        self.transport.write(
-            b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: text/plain; charset=utf-8\r\n"
-            b"connection: close\r\ncontent-length: %d\r\n\r\n%s" % (len(text), text)
+        message = f"request line and headers are longer than {self.settings.max_head:,} bytes"
+        self._refuse("431 Request Header Fields Too Large", DecodeError(message, code="head_too_large"))
+
+    def _refuse(self, status: str, error: RequestError) -> None:
+        """Answer before anything is known of the request, in the core's own envelope, and end the connection."""
+        body = PlainErrors().encode_error(error, "")
+        retry = "" if error.retry_after is None else f"retry-after: {math.ceil(error.retry_after)}\r\n"
+        head = (
+            f"HTTP/1.1 {status}\r\ncontent-type: {PlainErrors.media_type}\r\n{retry}"
+            f"connection: close\r\ncontent-length: {len(body)}\r\n\r\n"
         )
+        self.transport.write(head.encode() + body)
         self.transport.close()
 
 

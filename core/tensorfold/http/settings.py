@@ -18,6 +18,8 @@ class HttpSettings:
     """Bytes of a request body; a longer one is a 413, before it is read when its length is told."""
     body_idle_seconds: float = 60.0
     """How long a client may pause while it sends its body."""
+    body_seconds: float = 900.0
+    """How long all of a body may take, so that nobody holds a place with a byte now and then."""
     max_head: int = 64 * 1024
     """Bytes of request line and headers; more are a 431."""
     max_requests: int = 1024
@@ -66,7 +68,7 @@ class ServerSettings:
     max_head: int = 64 * 1024
     """Bytes of an unfinished request line and headers; more are a 431, without waiting for their end."""
     max_connections: int = 2048
-    """Open connections; one more is closed at once."""
+    """Open connections; one more gets a 503 and is closed."""
     write_seconds: float = 60.0
     """How long a client may take nothing of what is written to it before its connection is cut."""
     refresh_seconds: float = 1.0

@@ -17,6 +17,7 @@ a window of 128 or more and head widths of a few numbers; sparse attention wants
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
@@ -42,6 +43,7 @@ from tensorfold.testing.family_model import (
     logits_of,
     slot_of,
 )
+from tensorfold.testing.gated_replies import GatedReplies, gated_requests
 from tensorfold.testing.replies import Replies, some_requests
 
 __all__ = ["ModelFamilyContract", "TinyCheckpoint"]
@@ -315,6 +317,23 @@ class ModelFamilyContract:
         serial = replies.serial(requests)
         assert replies.drafted_together(requests) == serial
         assert replies.resumed(requests) == serial
+
+    def test_gated_replies_do_not_depend_on_how_they_are_computed(self, model: Model) -> None:
+        """Replies whose reasoning is cut, that have to be a call, or that a schema binds: serial, and drafted
+        beside each other, the same.
+
+        Fix: look at the claims above first.
+        """
+        bound = importlib.util.find_spec("xgrammar") is not None and bool(model.geometry.stop_ids)
+        requests = gated_requests(bound=bound)
+        replies = GatedReplies(model.borrowed, model.geometry)
+        serial = replies.serial(requests)
+        assert serial[0].usage.reasoning_tokens > 0
+        assert serial[1].choices[0].calls
+        for answer, reference in zip(replies.drafted_together(requests), serial, strict=True):
+            assert answer.token_sha == reference.token_sha
+            assert answer.choices == reference.choices
+            assert answer.usage.reasoning_tokens == reference.usage.reasoning_tokens
 
     # ---- the draft head ------------------------------------------------------------------------------------
 

@@ -5,13 +5,12 @@ What has a kernel is overridden in `pure` and `ops`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorfold.compute.composed import ComposedOps
 from tensorfold.compute.primitives import Primitives
 from tensorfold.compute.store import ComposedStore
 from tensorfold.contracts.handles import Activation, ConvWeight, Experts, LatentUp, Linear, Router
@@ -19,6 +18,7 @@ from tensorfold.contracts.ops import Selection
 from tensorfold.contracts.step import Step
 from tensorfold.errors import BackendError
 from tensorfold_backend_cpu.machine import Machine
+from tensorfold_backend_cpu.recurring import HostOps
 from tensorfold_backend_cpu.rows import Rows
 
 __all__ = ["HostedOps", "ours"]
@@ -38,25 +38,12 @@ def ours(packed: object, kind: type[T]) -> T:
     return packed
 
 
-class _Composed(ComposedOps[Array]):
-    """The composed operations over products that are given."""
-
-    def __init__(
-        self, primitives: Primitives[Array], store: ComposedStore[Array], linear: Callable[[Array, Linear], Array]
-    ) -> None:
-        super().__init__(primitives, store)
-        self._linear = linear
-
-    def linear(self, x: Array, weight: Linear, *, wide: bool = False) -> Array:
-        return self._linear(x, weight)
-
-
 class HostedOps:
     """Operations that read their arguments on the host, which carries out what is recorded, and compute there."""
 
     def __init__(self, machine: Machine, primitives: Primitives[Array], store: ComposedStore[Array]) -> None:
         self.machine = machine
-        self._composed = _Composed(primitives, store, self._product)
+        self._composed = HostOps(machine, primitives, store, self._product)
 
     def _product(self, x: Array, weight: Linear) -> Array:
         return np.array(self.linear(Rows.of(self.machine, np.ascontiguousarray(x)), weight).values())

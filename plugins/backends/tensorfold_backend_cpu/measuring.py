@@ -190,8 +190,13 @@ def table(found: Sequence[Measured], *, as_json: bool) -> str:
         return json.dumps([asdict(each) for each in found], indent=2)
     lines = [f"{'':42}{'us':>10}{'GB/s':>8}{'GOP/s':>8}{'of limit':>10}"]
     lines.extend(
-        f"{each.name:42}{each.microseconds or float('nan'):10.1f}{each.gigabytes:8.1f}{each.operations:8.0f}"
+        f"{each.name:42}{_cell(each.microseconds, 1):>10}{_cell(each.gigabytes, 1):>8}{_cell(each.operations, 0):>8}"
         f"{each.share:10.0%}"
         for each in found
     )
     return "\n".join(lines)
+
+
+def _cell(value: float, digits: int) -> str:
+    """A figure; nothing where there is none."""
+    return f"{value:.{digits}f}" if value else ""

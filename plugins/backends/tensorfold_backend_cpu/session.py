@@ -15,12 +15,12 @@ from tensorfold.contracts.backend import DeviceMemory, StateStore
 from tensorfold.contracts.family import Geometry
 from tensorfold.contracts.ops import Ops
 from tensorfold.contracts.sampling import Draw, Drawn
-from tensorfold.contracts.states import StateSpec, TableKey
+from tensorfold.contracts.states import Recurrent, StateSpec, TableKey
 from tensorfold.contracts.step import Kind
 from tensorfold.errors import BackendError
 from tensorfold_backend_cpu.cells import Cells
 from tensorfold_backend_cpu.kernels.levels import LEVEL
-from tensorfold_backend_cpu.kernels.warming import compile_kernels
+from tensorfold_backend_cpu.kernels.warming import compile_kernels, compile_recurrences
 from tensorfold_backend_cpu.machine import Machine
 from tensorfold_backend_cpu.ops import CpuOps
 from tensorfold_backend_cpu.packing import CpuPacker, WeightsMode
@@ -59,6 +59,11 @@ class CpuSession:
         return f"CPU, {threads} thread{'s' if threads > 1 else ''}, {LEVEL} kernels, weights {self._mode}"
 
     @property
+    def keeps_codes(self) -> bool:
+        """Integer codes stay what they are, unless all is to be computed with floats."""
+        return self._mode != "exact"
+
+    @property
     def dtype(self) -> str:
         """Of activations between operations."""
         return "float32"
@@ -93,6 +98,8 @@ class CpuSession:
 
     def store(self, states: Mapping[str, StateSpec], pages: Mapping[TableKey, int], slots: int) -> StateStore:
         """All states, as zeros."""
+        if any(isinstance(spec, Recurrent) for spec in states.values()):
+            compile_recurrences()
         return CpuStore(self._primitives, states, pages, slots, half=self._half)
 
     def ops(self, kind: Kind, store: StateStore, states: Mapping[str, StateSpec]) -> Ops[Rows]:

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar, cast
 
 import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorfold.contracts.tensors import Affine
+from tensorfold.contracts.tensors import Affine, Dense, Tensor
+from tensorfold_backend_mlx.primitives import compute
 
-__all__ = ["CodedMatrix", "FloatMatrix", "Matrix", "coded", "joined", "stacked"]
+__all__ = ["CodedMatrix", "FloatMatrix", "Kind", "Matrix", "coded_matrix", "float_matrix", "kind_of"]
+
+T = TypeVar("T", Dense, Affine, Tensor)
 
 _GROUPS = (32, 64, 128)
 """Columns that may share a scale in MLX's products."""
 _WORD_BITS = {2: 2, 3: 3, 4: 4, 5: 5, 6: 6, 7: 8, 8: 8}
 """Bits that a code takes in MLX's words, by its significant bits."""
 _SLAB = 1 << 20
-"""Codes that are packed at a time."""
+"""Elements that are packed at a time: memory beside the packed matrices is bounded by them."""
+
+Kind: TypeAlias = tuple[int, int] | None
+"""Bits of a code in MLX's words and columns of a group; None: floats. Matrices of one kind are packed as one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,6 +43,14 @@ class FloatMatrix:
     def columns(self) -> int:
         """Inputs."""
         return self.weight.shape[-1]
+
+    def real(self) -> FloatMatrix:
+        """The same numbers in f32."""
+        return FloatMatrix(self.weight.astype(mx.float32))
+
+    def stack(self, count: int) -> FloatMatrix:
+        """As so many matrices under each other, `[count, out / count, in]`."""
+        return FloatMatrix(mx.unflatten(self.weight, 0, (count, -1)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,91 +76,98 @@ class CodedMatrix:
         """Inputs."""
         return self.scales.shape[-1] * self.group
 
-    @property
-    def kind(self) -> tuple[int, int, mx.Dtype]:
-        """Matrices of one kind can be laid together."""
-        return self.bits, self.group, self.scales.dtype
+    def real(self) -> CodedMatrix:
+        """The same codes, for products in f32."""
+        scales, biases = self.scales.astype(mx.float32), self.biases.astype(mx.float32)
+        return CodedMatrix(self.words, scales, biases, self.bits, self.group)
+
+    def stack(self, count: int) -> CodedMatrix:
+        """As so many matrices under each other, `[count, out / count, in]`."""
+        words, scales, biases = (mx.unflatten(each, 0, (count, -1)) for each in (self.words, self.scales, self.biases))
+        return CodedMatrix(words, scales, biases, self.bits, self.group)
 
 
 Matrix: TypeAlias = FloatMatrix | CodedMatrix
 
 
-def coded(tensor: Affine, act: mx.Dtype, *, on_host: bool) -> CodedMatrix | None:
-    """The matrix with the codes and values that are stored, or None where MLX has no product for its groups.
+def kind_of(tensor: Tensor) -> Kind:
+    """How MLX can multiply by it."""
+    if isinstance(tensor, Affine) and tensor.group in _GROUPS:
+        return _WORD_BITS[tensor.bits], tensor.group
+    return None
+
+
+def float_matrix(tensors: Sequence[Tensor], dtype: mx.Dtype) -> FloatMatrix:
+    """All rows in this type, under each other; codes are expanded."""
+    return FloatMatrix(_filled(tensors, tensors[0].shape[1], dtype, _floats))
+
+
+def coded_matrix(tensors: Sequence[Affine], bits: int, act: mx.Dtype, *, on_host: bool) -> CodedMatrix:
+    """All rows under each other, with the codes and values that are stored.
 
     Scales take the type of activations where it holds each of them exactly, else float32, in which the product is then
     computed as well. On the host only products in float32 are fast.
     """
-    if tensor.group not in _GROUPS:
-        return None
-    bits = _WORD_BITS[tensor.bits]
-    scales, biases = mx.array(tensor.scales), mx.array(tensor.biases)
-    if not on_host and act != mx.float32 and _holds(act, scales) and _holds(act, biases):
-        scales, biases = scales.astype(act), biases.astype(act)
-    return CodedMatrix(mx.array(_words(tensor, bits)), scales, biases, bits, tensor.group)
-
-
-def joined(parts: list[Matrix]) -> list[Matrix]:
-    """Neighbours of one kind under each other."""
-    matrices: list[Matrix] = []
-    for part in parts:
-        both = _pair(matrices[-1], part) if matrices else None
-        if both is None:
-            matrices.append(part)
-        else:
-            matrices[-1] = both
-    return matrices
-
-
-def stacked(matrices: list[Matrix]) -> Matrix | None:
-    """Matrices of one kind and shape as a stack `[E, ...]`; None when they are not of one kind."""
-    floats = [each for each in matrices if isinstance(each, FloatMatrix)]
-    if len(floats) == len(matrices):
-        return FloatMatrix(mx.stack([each.weight for each in floats]))
-    codes = [each for each in matrices if isinstance(each, CodedMatrix)]
-    if len(codes) < len(matrices) or len({each.kind for each in codes}) > 1:
-        return None
+    group, columns = tensors[0].group, tensors[0].shape[1]
+    narrow = not on_host and all(_holds(act, each.scales) and _holds(act, each.biases) for each in tensors)
+    dtype = act if narrow else mx.float32
     return CodedMatrix(
-        mx.stack([each.words for each in codes]),
-        mx.stack([each.scales for each in codes]),
-        mx.stack([each.biases for each in codes]),
-        codes[0].bits,
-        codes[0].group,
+        _filled(tensors, columns * bits // 32, mx.uint32, lambda piece: _words(piece, bits)),
+        _filled(tensors, columns // group, dtype, lambda piece: piece.scales),
+        _filled(tensors, columns // group, dtype, lambda piece: piece.biases),
+        bits,
+        group,
     )
 
 
-def _pair(first: Matrix, second: Matrix) -> Matrix | None:
-    match first, second:
-        case FloatMatrix(), FloatMatrix():
-            return FloatMatrix(mx.concatenate([first.weight, second.weight]))
-        case CodedMatrix(), CodedMatrix() if first.kind == second.kind:
-            return CodedMatrix(
-                mx.concatenate([first.words, second.words]),
-                mx.concatenate([first.scales, second.scales]),
-                mx.concatenate([first.biases, second.biases]),
-                first.bits,
-                first.group,
-            )
+def _filled(
+    tensors: Sequence[T], width: int, dtype: mx.Dtype, convert: Callable[[T], NDArray[Any] | mx.array]
+) -> mx.array:
+    """What becomes of the tensors' rows, in memory of its final size from the start."""
+    target = mx.zeros((sum(each.shape[0] for each in tensors), width), dtype)
+    row = 0
+    for piece in _pieces(tensors):
+        values = convert(piece)
+        made = values if isinstance(values, mx.array) else mx.array(values)
+        target[row : row + piece.shape[0]] = made.astype(dtype)
+        compute(target)
+        row += piece.shape[0]
+    return target
+
+
+def _pieces(tensors: Sequence[T]) -> Iterator[T]:
+    """The rows in order, some at a time, as views."""
+    for tensor in tensors:
+        rows, columns = tensor.shape
+        step = max(1, _SLAB // columns)
+        for first in range(0, rows, step):
+            part = slice(first, first + step)
+            match tensor:
+                case Dense(values, kind):
+                    yield cast("T", Dense(values[part], kind))
+                case Affine(bits, group, codes, scales, biases):
+                    yield cast("T", Affine(bits, group, codes[part], scales[part], biases[part]))
+
+
+def _floats(piece: Tensor) -> NDArray[Any] | mx.array:
+    match piece:
+        case Dense(values, "bf16"):
+            return mx.array(values).view(mx.bfloat16)
+        case Dense(values, "f16" | "f32"):
+            return values
         case _:
-            return None
+            return piece.f32()
 
 
-def _holds(dtype: mx.Dtype, values: mx.array) -> bool:
-    return bool(mx.all(values.astype(dtype).astype(mx.float32) == values).item())
+def _holds(dtype: mx.Dtype, values: NDArray[np.float32]) -> bool:
+    exact = mx.array(values)
+    return bool(mx.all(exact.astype(dtype).astype(mx.float32) == exact).item())
 
 
-def _words(tensor: Affine, bits: int) -> NDArray[np.uint32]:
+def _words(piece: Affine, bits: int) -> NDArray[np.uint32]:
     """The codes as MLX packs them."""
-    if bits == tensor.storage:
-        return np.ascontiguousarray(tensor.codes).view(np.uint32)
-    codes = tensor.unpacked()
-    columns = codes.shape[-1]
-    rows = codes.reshape(-1, columns)
-    words = np.empty((rows.shape[0], columns * bits // 32), np.uint32)
-    slab = max(1, _SLAB // columns)
-    for first in range(0, len(rows), slab):
-        each = rows[first : first + slab]
-        stream = np.unpackbits(each[..., None], axis=-1, count=bits, bitorder="little")
-        packed = np.packbits(stream.reshape(len(each), -1), axis=-1, bitorder="little")
-        words[first : first + slab] = packed.view(np.uint32)
-    return words.reshape(*codes.shape[:-1], -1)
+    if bits == piece.storage:
+        return np.ascontiguousarray(piece.codes).view(np.uint32)
+    codes = piece.unpacked()
+    stream = np.unpackbits(codes[..., None], axis=-1, count=bits, bitorder="little")
+    return np.packbits(stream.reshape(len(codes), -1), axis=-1, bitorder="little").view(np.uint32)

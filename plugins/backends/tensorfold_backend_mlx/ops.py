@@ -8,6 +8,7 @@ from tensorfold.contracts.handles import Linear
 from tensorfold_backend_mlx import products
 from tensorfold_backend_mlx.attention import ChunkAttentionOps, RowsAttentionOps
 from tensorfold_backend_mlx.experts import ChunkExpertOps
+from tensorfold_backend_mlx.indexing import ChunkIndexOps
 from tensorfold_backend_mlx.matrices import Matrix
 from tensorfold_backend_mlx.recurrent import ChunkRecurrentOps, RowsRecurrentOps
 
@@ -18,14 +19,14 @@ class RowsOps(RowsAttentionOps, RowsRecurrentOps):
     """Rows whose bits depend on nothing but their own sequence: every call that chooses a kernel has one shape."""
 
     def linear(self, x: mx.array, weight: Linear, *, wide: bool = False) -> mx.array:
-        return products.linear(x, weight, mx.float32 if wide else self.m.act, self._product)
+        return products.linear(x, weight, self.m.act, self._product, wide=wide)
 
     def _product(self, x: mx.array, matrix: Matrix) -> mx.array:
         return products.in_rows(x, matrix, on_host=self.m.on_host)
 
 
-class ChunkOps(ChunkAttentionOps, ChunkExpertOps, ChunkRecurrentOps):
+class ChunkOps(ChunkIndexOps, ChunkAttentionOps, ChunkExpertOps, ChunkRecurrentOps):
     """One chunk of one sequence, alone and at its planned shape: MLX's own kernels over all of it."""
 
     def linear(self, x: mx.array, weight: Linear, *, wide: bool = False) -> mx.array:
-        return products.linear(x, weight, mx.float32 if wide else self.m.act, products.whole)
+        return products.linear(x, weight, self.m.act, products.whole, wide=wide)

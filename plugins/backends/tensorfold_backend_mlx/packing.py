@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import mlx.core as mx
 import numpy as np
@@ -14,7 +15,7 @@ from tensorfold.compute.packing import ComposedPacker, DenseConv, DenseLatentUp
 from tensorfold.contracts.handles import Activation, Embedding, Experts, Linear
 from tensorfold.contracts.tensors import Affine, Tensor
 from tensorfold.errors import BackendError
-from tensorfold_backend_mlx.matrices import CodedMatrix, FloatMatrix, Matrix, coded, joined, stacked
+from tensorfold_backend_mlx.matrices import Kind, Matrix, coded_matrix, float_matrix, kind_of
 from tensorfold_backend_mlx.primitives import MlxPrimitives, compute
 
 __all__ = ["MlxEmbedding", "MlxExperts", "MlxLinear", "MlxPacker"]
@@ -29,6 +30,17 @@ class MlxLinear(Linear):
     matrices: tuple[Matrix, ...]
     bias: mx.array | None
     """`[out]`, act; zeros for a part that has none when another has one."""
+    real: tuple[tuple[Matrix, ...], mx.array | None] | None = None
+    """Matrices and bias in f32, once they have been asked for."""
+
+    def parts(self, *, wide: bool) -> tuple[tuple[Matrix, ...], mx.array | None]:
+        """Matrices and bias, as they were packed or for products that are summed and returned in f32."""
+        if not wide:
+            return self.matrices, self.bias
+        if self.real is None:
+            bias = None if self.bias is None else self.bias.astype(mx.float32)
+            self.real = tuple(each.real() for each in self.matrices), bias
+        return self.real
 
 
 @dataclass(eq=False)
@@ -62,9 +74,10 @@ class MlxPacker:
         self._composed = ComposedPacker(primitives)
 
     def linear(self, parts: Sequence[Tensor], biases: Sequence[Tensor | None]) -> MlxLinear:
-        """One matrix where all parts are stored alike."""
+        """One matrix for each run of parts that are stored alike."""
         self._p.here()
-        matrices = self._joined(parts)
+        _one_width(parts)
+        matrices = [self._packed(run, kind) for kind, run in self._runs(parts)]
         sizes = tuple(part.shape[0] for part in parts)
         bias: mx.array | None = None
         if any(each is not None for each in biases):
@@ -79,10 +92,9 @@ class MlxPacker:
     def embedding(self, parts: Sequence[Tensor]) -> MlxEmbedding:
         """One table of all parts."""
         self._p.here()
-        matrices = self._joined(parts)
-        if len(matrices) > 1:
-            matrices = self._computed(joined([self._floats(part) for part in parts]))
-        return MlxEmbedding((matrices[0].rows, matrices[0].columns), matrices[0])
+        _one_width(parts)
+        table = self._packed(parts, self._common(parts))
+        return MlxEmbedding((table.rows, table.columns), table)
 
     def tied(self, embedding: Embedding) -> MlxLinear:
         """The table itself as a matrix."""
@@ -126,51 +138,38 @@ class MlxPacker:
 
     # ---- inside ----------------------------------------------------------------------------------------------
 
-    def _joined(self, parts: Sequence[Tensor]) -> list[Matrix]:
-        widths = {part.shape[1] for part in parts}
-        if len(widths) != 1:
-            raise BackendError(f"matrices of {sorted(widths)} columns cannot be fused: they must have one width")
-        return self._computed(joined([self._matrix(part) for part in parts]))
-
     def _stack(self, experts: Sequence[Sequence[Tensor]]) -> Matrix:
-        stack = self._stacked(self._joined(parts) for parts in experts)
-        if stack is None:
-            stack = self._stacked(joined([self._floats(part) for part in parts]) for parts in experts)
-        if stack is None:
+        """The experts' matrices are packed as one, which is then a stack of them."""
+        parts = [part for expert in experts for part in expert]
+        _one_width(parts)
+        if len({sum(part.shape[0] for part in expert) for expert in experts}) != 1:
             raise BackendError("experts of one mixture have unlike shapes")
-        if isinstance(stack, FloatMatrix) and self._p.on_host:
-            # MLX gathers matrices on the host in float32 alone.
-            stack = FloatMatrix(stack.weight.astype(mx.float32))
-        return self._computed([stack])[0]
+        kind = self._common(parts)
+        # MLX gathers matrices on the host in float32 alone.
+        dtype = mx.float32 if self._p.on_host else self._p.act
+        return (float_matrix(parts, dtype) if kind is None else self._packed(parts, kind)).stack(len(experts))
 
-    @staticmethod
-    def _stacked(experts: Iterable[list[Matrix]]) -> Matrix | None:
-        """Every expert in one matrix, and all of one kind; None otherwise."""
-        singles: list[Matrix] = []
-        for matrices in experts:
-            if len(matrices) != 1:
-                return None
-            singles.append(matrices[0])
-        return stacked(singles)
+    def _packed(self, parts: Sequence[Tensor], kind: Kind) -> Matrix:
+        """One matrix of parts that are of one kind, or of floats whatever they are."""
+        if kind is None:
+            return float_matrix(parts, self._p.act)
+        codes = [part for part in parts if isinstance(part, Affine)]
+        return coded_matrix(codes, kind[0], self._p.act, on_host=self._p.on_host)
 
-    def _matrix(self, tensor: Tensor) -> Matrix:
-        packed: Matrix | None = None
-        if isinstance(tensor, Affine) and self._keep_codes:
-            packed = coded(tensor, self._p.act, on_host=self._p.on_host)
-        return self._floats(tensor) if packed is None else packed
+    def _kind(self, part: Tensor) -> Kind:
+        return kind_of(part) if self._keep_codes else None
 
-    def _floats(self, tensor: Tensor) -> FloatMatrix:
-        if not isinstance(tensor, Affine) and tensor.type == "bf16":
-            # Half the memory on the way: the bits are taken as they are.
-            return FloatMatrix(mx.array(tensor.values).view(mx.bfloat16).astype(self._p.act))
-        return FloatMatrix(mx.array(tensor.f32()).astype(self._p.act))
+    def _common(self, parts: Sequence[Tensor]) -> Kind:
+        """The kind that all have, or floats."""
+        kinds = {self._kind(part) for part in parts}
+        return kinds.pop() if len(kinds) == 1 else None
 
-    @staticmethod
-    def _computed(matrices: list[Matrix]) -> list[Matrix]:
-        for each in matrices:
-            match each:
-                case FloatMatrix():
-                    compute(each.weight)
-                case CodedMatrix():
-                    compute(each.words, each.scales, each.biases)
-        return matrices
+    def _runs(self, parts: Sequence[Tensor]) -> list[tuple[Kind, list[Tensor]]]:
+        """Neighbours of one kind."""
+        return [(kind, list(run)) for kind, run in groupby(parts, key=self._kind)]
+
+
+def _one_width(parts: Sequence[Tensor]) -> None:
+    widths = {part.shape[1] for part in parts}
+    if len(widths) != 1:
+        raise BackendError(f"matrices of {sorted(widths)} columns cannot be fused: they must have one width")

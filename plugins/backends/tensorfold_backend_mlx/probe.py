@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
 import platform
@@ -32,11 +33,12 @@ class MlxBackend:
         """Metal is what MLX is made for; on a CPU it is right but slow, and runs only when it is asked for.
 
         Raises:
-            PluginUnavailable: mlx is not installed.
+            PluginUnavailable: mlx is not installed, or not for this machine.
         """
         _need_mlx()
         # Importing mlx takes a while, so only a machine that may have Metal is asked further.
         if sys.platform == "darwin" and platform.machine() == "arm64":
+            _load(compiles=True)
             import mlx.core as mx
 
             if mx.metal.is_available():
@@ -47,7 +49,7 @@ class MlxBackend:
         """A session on the device that is asked for, or on the best one.
 
         Raises:
-            PluginUnavailable: mlx is not installed.
+            PluginUnavailable: mlx is not installed, or not for this machine.
             ConfigError: the machine has no such device, or MLX has no such setting.
         """
         _need_mlx()
@@ -66,16 +68,30 @@ class MlxBackend:
 
 
 def _need_mlx() -> None:
-    # The module `mlx` is there without the library of a device, too: only `mlx.core` says that it is whole.
-    if importlib.util.find_spec("mlx") is None or importlib.util.find_spec("mlx.core") is None:
+    if importlib.util.find_spec("mlx") is None:
         raise PluginUnavailable("needs mlx: pip install 'tensorfold[mlx]'")
+
+
+def _load(*, compiles: bool) -> None:
+    """Import mlx, with the setting that it reads as it is imported.
+
+    Raises:
+        PluginUnavailable: on Linux the package is of no use without the library of a device, a package of its own.
+    """
+    if not compiles:
+        # For a CPU it would call the system's C++ compiler for every chain (measured: 20 s for twenty short ones).
+        os.environ.setdefault("MLX_DISABLE_COMPILE", "1")
+    try:
+        importlib.import_module("mlx.core")
+    except ImportError as error:
+        raise PluginUnavailable(
+            f"mlx is installed, but not for this machine ({error}): pip install 'tensorfold[mlx]'"
+        ) from error
 
 
 def _device(asked: str | None) -> mx.Device:
     """The device of this name."""
-    # Compiling for a CPU calls the system's C++ compiler for every shape (measured: 20 s for a model of two layers).
-    if asked == "cpu" or sys.platform != "darwin":
-        os.environ.setdefault("MLX_DISABLE_COMPILE", "1")
+    _load(compiles=asked != "cpu" and sys.platform == "darwin")
     import mlx.core as mx
 
     metal = mx.metal.is_available()

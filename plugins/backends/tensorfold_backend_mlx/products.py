@@ -18,22 +18,15 @@ _CODED_ROWS = 4
 chips), with the bits that the row has alone, and takes another kernel beyond that."""
 
 
-def linear(x: mx.array, weight: Linear, act: mx.Dtype, product: Callable[[mx.array, Matrix], mx.array]) -> mx.array:
-    """`[R, I]` to `[R, O]` in act: the matrices of a fused group, side by side, and their bias."""
+def linear(
+    x: mx.array, weight: Linear, act: mx.Dtype, product: Callable[[mx.array, Matrix], mx.array], *, wide: bool
+) -> mx.array:
+    """`[R, I]` to `[R, O]`, in act or in f32: the matrices of a fused group, side by side, and their bias."""
     packed: MlxLinear = handle(weight, MlxLinear)
-    matrices = [_real(each) for each in packed.matrices] if act == mx.float32 else packed.matrices
-    parts = [product(x, each).astype(act) for each in matrices]
+    matrices, bias = packed.parts(wide=wide)
+    parts = [product(x, each).astype(mx.float32 if wide else act) for each in matrices]
     y = parts[0] if len(parts) == 1 else mx.concatenate(parts, -1)
-    return y if packed.bias is None else y + packed.bias.astype(act)
-
-
-def _real(matrix: Matrix) -> Matrix:
-    """The same numbers in f32, so that products are summed and returned unrounded."""
-    match matrix:
-        case FloatMatrix(weight=weight):
-            return FloatMatrix(weight.astype(mx.float32))
-        case CodedMatrix(words, scales, biases, bits, group):
-            return CodedMatrix(words, scales.astype(mx.float32), biases.astype(mx.float32), bits, group)
+    return y if bias is None else y + bias
 
 
 def whole(x: mx.array, matrix: Matrix) -> mx.array:

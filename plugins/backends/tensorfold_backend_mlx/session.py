@@ -45,7 +45,10 @@ class MlxSession(ComposedSession[mx.array]):
         self._stores: weakref.WeakSet[MlxStore] = weakref.WeakSet()
         self._asked: list[mx.array] = []
         self._name = str(dtype).rpartition(".")[2]
-        self._products = "codes" if keep_codes else "floats"
+        self._keep_codes = keep_codes
+        if not primitives.on_host:
+            # Memory that the system may not page out, up to what it recommends: a model is read whole for every token.
+            mx.set_wired_limit(self.memory().total)
 
     @property
     def device(self) -> str:
@@ -61,7 +64,13 @@ class MlxSession(ComposedSession[mx.array]):
     def numerics(self) -> str:
         """MLX's version and the GPU that its kernels are chosen by."""
         kind = "cpu" if self._primitives.on_host else str(mx.device_info(mx.gpu)["architecture"])
-        return f"mlx-{version('mlx')}/{kind}/{self._name}/{self._products}/kernels-{_KERNELS}"
+        products = "codes" if self._keep_codes else "floats"
+        return f"mlx-{version('mlx')}/{kind}/{self._name}/{products}/kernels-{_KERNELS}"
+
+    @property
+    def keeps_codes(self) -> bool:
+        """Quantized matrices are multiplied by as they are stored, unless floats were asked for."""
+        return self._keep_codes
 
     @property
     def chunk(self) -> int:
@@ -88,11 +97,11 @@ class MlxSession(ComposedSession[mx.array]):
             BackendError: the device cannot hold them.
         """
         self._primitives.here()
-        try:
-            made = MlxStore(self._primitives, states, pages, slots)
-        except (MemoryError, RuntimeError, ValueError) as error:
-            needed = store_bytes(states, pages, slots, self._primitives)
-            raise BackendError(f"the states need {needed:,} bytes, which {self.device} cannot give: {error}") from error
+        needed = store_bytes(states, pages, slots, self._primitives)
+        # MLX does not survive memory that it is not given, so it is not asked for what is not there.
+        if needed > self.memory().available:
+            raise BackendError(f"the states need {needed:,} bytes, which {self.device} cannot give")
+        made = MlxStore(self._primitives, states, pages, slots)
         self._stores.add(made)
         return made
 

@@ -14,6 +14,7 @@ from typing import Final, Protocol
 from tensorfold.contracts.family import ModelFamily
 from tensorfold.errors import CheckpointError, CheckpointNotFound, ConfigError
 from tensorfold_extra_checkpoints.download import download
+from tensorfold_extra_checkpoints.gguf_head import HEAD, check_gguf_head
 from tensorfold_extra_checkpoints.hub_cache import HubCache
 from tensorfold_extra_checkpoints.hub_files import Hub, Listing, RemoteFile
 from tensorfold_extra_checkpoints.names import NAME, UNWANTED, WANTED
@@ -46,8 +47,10 @@ class Pull:
         families: Sequence[ModelFamily],
         display: Display,
         pause: Callable[[float], None] = time.sleep,
+        head: int = HEAD,
     ) -> None:
-        """`pause` waits so many seconds before a broken download is taken up."""
+        """`pause` waits so many seconds before a broken download is taken up; `head`: bytes of a GGUF file looked at first."""
+        self._head = head
         self._pause = pause
         self._hub = Hub(environment)
         self._cache = HubCache(environment)
@@ -72,6 +75,7 @@ class Pull:
             self._bring(listing, file)
         self._check_runs(listing)
         missing = [file for file in wanted if not self._is_there(listing, file)]
+        self._check_gguf(listing, missing)
         self._check_room(missing)
         for file in missing:
             self._bring(listing, file)
@@ -88,6 +92,13 @@ class Pull:
         if (folder / "config.json").exists():
             opened = claim_folder(folder, self._families)
             self._display.say(f"{listing.name} is run by {opened.family.name}: {opened.claim.reason}")
+
+    def _check_gguf(self, listing: Listing, missing: Sequence[RemoteFile]) -> None:
+        for file in missing:
+            if file.path.endswith(".gguf"):
+                url = self._hub.file_url(listing, file)
+                if (runs := check_gguf_head(self._hub, url, file, self._families, self._head)) is not None:
+                    self._display.say(f"{file.path} is run by {runs}")
 
     def _check_room(self, missing: Sequence[RemoteFile]) -> None:
         needed = sum(file.size for file in missing)

@@ -10,6 +10,9 @@ from tensorfold_extra_otel.traces import RequestTraces
 
 __all__ = ["exporting"]
 
+SECONDS = 3.0
+"""That a batch may take; the server's end waits for the last one."""
+
 PATH = "/v1/traces"
 """Where OTLP collectors take traces, when the endpoint names no path."""
 
@@ -30,8 +33,9 @@ def exporting(endpoint: str, service: str) -> RequestTraces:
         raise PluginUnavailable("traces need opentelemetry: pip install 'tensorfold[otel]'") from error
     number = version("tensorfold")
     provider = TracerProvider(resource=Resource.create({"service.name": service, "service.version": number}))
+    exporter = OTLPSpanExporter(endpoint=traces_url(endpoint), timeout=SECONDS)
     # What still waits is sent when the process ends: the provider sees to it.
-    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=traces_url(endpoint))))
+    provider.add_span_processor(BatchSpanProcessor(exporter))
     return RequestTraces(provider.get_tracer("tensorfold", number))
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, cast
 
+from tensorfold.compute.foreign import refuse_foreign
 from tensorfold.compute.layers.gated_delta import DeltaSizes
 from tensorfold.compute.layers.ngrams import NgramShape
 from tensorfold.compute.layers.rope import context_window, rope_of
@@ -116,6 +117,7 @@ def flash_next_config(config: ModelConfig) -> FlashNextConfig:
     text = text_config(config)
     for key, allowed in _NOT_RUN.items():
         text.require(key, *allowed)
+    refuse_foreign(text, own=_NOT_RUN)
     hidden = text.positive("hidden_size")
     streams = StreamConfig(text.positive("hc_count", 4), text.positive("hc_lowrank", 320))
     linear = _linear(text)

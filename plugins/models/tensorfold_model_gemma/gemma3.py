@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
+from tensorfold.compute.foreign import refuse_foreign
 from tensorfold.compute.nested import is_tied, text_config
 from tensorfold.contracts.handles import Rope
 from tensorfold.contracts.model_config import ModelConfig
@@ -58,6 +59,7 @@ def gemma3_config(config: ModelConfig) -> GemmaConfig:
     text = text_config(config)
     for key, allowed in _NOT_RUN.items():
         text.require(key, *allowed)
+    refuse_foreign(text, own=(*_NOT_RUN, "final_logit_softcapping"))
     heads, kv_heads = text.positive("num_attention_heads", 8), text.positive("num_key_value_heads", 4)
     head_dim = text.positive("head_dim", 256)
     check_heads(text, heads, kv_heads, head_dim)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
+from tensorfold.compute.foreign import refuse_foreign
 from tensorfold.compute.nested import is_tied, text_config
 from tensorfold.contracts.handles import Rope
 from tensorfold.contracts.model_config import ModelConfig
@@ -62,6 +63,7 @@ def gemma4_config(config: ModelConfig) -> GemmaConfig:
     text = text_config(config)
     for key, allowed in _NOT_RUN.items():
         text.require(key, *allowed)
+    refuse_foreign(text, own=(*_NOT_RUN, "final_logit_softcapping"))
     vocabulary, longest = text.positive("vocab_size", 262144), text.positive("max_position_embeddings", 131072)
     return GemmaConfig(
         generation=4,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
+from tensorfold.compute.foreign import refuse_foreign, refuse_rotation
 from tensorfold.compute.layers.kimi_delta import KimiShape
 from tensorfold.compute.layers.latent_attention import LatentShape
 from tensorfold.compute.layers.rope import context_window, rope_of
@@ -40,6 +41,8 @@ VARIANTS: Final[tuple[Variant, ...]] = (
     Variant("glm5_next_text", "Glm5NextForCausalLM", "flash"),
 )
 
+_OWN: Final = ("scoring_func", "topk_method", "n_group")
+"""Keys of features that this family reads."""
 LATENT_EPS: Final = 1e-6
 """Of the norms of compressed query and latent in GLM-5.3, whatever `rms_norm_eps` says; Flash follows the config."""
 
@@ -125,6 +128,7 @@ def glm_config(config: ModelConfig, variant: Variant) -> GlmConfig:
 
 def _glm(config: ModelConfig) -> GlmConfig:
     draft = _draft(config)
+    refuse_foreign(config, own=_OWN)
     config.require("rope_interleave", None, True)
     config.require("indexer_rope_interleave", None, True)
     config.require("mlp_bias", None, False)
@@ -170,6 +174,8 @@ def _rope(config: ModelConfig, width: int) -> Rope:
 
 def _flash(config: ModelConfig, *, tied: bool) -> GlmConfig:
     draft = _draft(config)
+    refuse_foreign(config, own=_OWN)
+    refuse_rotation(config)
     config.require("qk_rope_head_dim", 0)
     config.require("mhc", None, True)
     config.require("index_kpool_compress", None, True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, cast
 
+from tensorfold.compute.foreign import refuse_foreign
 from tensorfold.compute.layers.rope import context_window, rope_of
 from tensorfold.contracts.handles import Activation, Rope
 from tensorfold.contracts.model_config import ModelConfig
@@ -125,6 +126,7 @@ def llama_config(config: ModelConfig, variant: Variant) -> LlamaConfig:
     """
     for key, allowed in _NOT_RUN.items():
         config.require(key, *allowed)
+    refuse_foreign(config, own=(*_NOT_RUN, "use_sliding_window"))
     hidden, heads = config.positive("hidden_size"), config.positive("num_attention_heads")
     kv_heads = config.positive("num_key_value_heads", variant.kv_heads or heads)
     if heads % kv_heads:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+from tensorfold.compute.foreign import refuse_foreign, refuse_rotation
 from tensorfold.compute.layers.mamba import MambaSizes
 from tensorfold.contracts.handles import Activation, Router
 from tensorfold.contracts.model_config import ModelConfig
@@ -85,6 +86,8 @@ def nemotron_config(config: ModelConfig) -> NemotronConfig:
     """
     for key, allowed in _NOT_RUN.items():
         config.require(key, *allowed)
+    refuse_foreign(config, own=(*_NOT_RUN, "n_group"))
+    refuse_rotation(config)
     kinds = layer_pattern(config)
     draft = draft_pattern(config) if config.get(int, "num_nextn_predict_layers", 0) else ()
     heads = config.positive("num_attention_heads", 32)

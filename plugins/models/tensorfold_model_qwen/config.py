@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias, cast
 
+from tensorfold.compute.foreign import refuse_foreign
 from tensorfold.compute.layers.gated_delta import DeltaSizes
 from tensorfold.compute.layers.rope import context_window, rope_of
 from tensorfold.compute.nested import is_tied, text_config
@@ -118,6 +119,7 @@ def qwen_config(config: ModelConfig, variant: Variant) -> QwenConfig:
     text = _with_window(text_config(config))
     for key, allowed in _NOT_RUN.items():
         text.require(key, *allowed)
+    refuse_foreign(text, own=_NOT_RUN)
     if not variant.mixture:
         text.require("num_experts", None, 0)
     heads = text.positive("num_attention_heads")

@@ -9,7 +9,7 @@ import msgspec
 from tensorfold.chat.schemas.refusal import refused, step
 from tensorfold.ir import JSON
 
-__all__ = ["MAX_CHOICES", "MAX_GRAMMAR", "MAX_NODES", "check_size"]
+__all__ = ["MAX_CHOICES", "MAX_GRAMMAR", "MAX_NODES", "MAX_STEPS", "check_size"]
 
 MAX_BYTES: Final = 256 * 1024
 """Of a schema as JSON."""
@@ -21,8 +21,11 @@ MAX_ENUM: Final = 2000
 MAX_BRANCHES: Final = 256
 """Of anyOf, oneOf and allOf."""
 MAX_PROPERTIES: Final = 2000
-MAX_NODES: Final = 4000
+MAX_NODES: Final = 3000
 """Schemas that are looked at, those included that come of merging."""
+MAX_STEPS: Final = 240
+"""How deep schemas may stand within each other once they are put together: two steps for each, one for each that is
+combined. So deep Python's own stack reaches by far."""
 MAX_CHOICES: Final = 2000
 """Texts of a choice."""
 MAX_GRAMMAR: Final = 64 * 1024

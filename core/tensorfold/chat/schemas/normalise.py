@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Final
+
+import msgspec
 
 from tensorfold.chat.schemas.arrays import array_of
 from tensorfold.chat.schemas.disjoint import all_disjoint
 from tensorfold.chat.schemas.finite import has_finite_value
 from tensorfold.chat.schemas.keywords import FAMILIES, NUMBERS, REFUSED, TYPES, assertions, families_of
-from tensorfold.chat.schemas.limits import MAX_NODES, check_size
+from tensorfold.chat.schemas.limits import MAX_NODES, MAX_STEPS, check_size
 from tensorfold.chat.schemas.merge import Schema, merged
 from tensorfold.chat.schemas.objects import object_of
 from tensorfold.chat.schemas.refusal import Empty, refused, refused_keyword, step
@@ -21,6 +25,8 @@ __all__ = ["Normalised", "normalise"]
 
 _BRANCHES: Final = ("anyOf", "oneOf")
 _COMBINING: Final = ("$ref", "allOf")
+_SHALLOW: Final = 20
+"""Steps behind which it is looked for circles."""
 
 
 class Normalised:
@@ -65,11 +71,16 @@ class _Work:
         self._names: dict[str, str] = {}
         """Reference to the name of its definition."""
         self._done: dict[str, JSON] = {}
+        self._open: dict[bytes, str | None] = {}
+        """What is put together right now, and the name under which it is met again within itself."""
+        self._circles: dict[str, Schema] = {}
+        """What these names are of, before it is normalised."""
         self._nodes = 0
+        self._depth = 0
 
     def definitions(self) -> dict[str, JSON]:
         """Everything that is referred to, and what that refers to."""
-        while len(self._done) < len(self._names):
+        while any(name not in self._done for name in self._names.values()):
             for target, name in list(self._names.items()):
                 if name not in self._done:
                     try:
@@ -96,11 +107,44 @@ class _Work:
         said = assertions(schema)
         if said == frozenset({"$ref"}):
             return self._reference(schema["$ref"], at)
-        flat = self._flat(schema, at, ())
+        with self._deeper(2, at):
+            flat = self._flat(schema, at, ())
+            return self._combined(flat, at) if any(key in schema for key in _COMBINING) else self._one(flat, at)
+
+    def _one(self, flat: Schema, at: str) -> JSON:
         for keyword in _BRANCHES:
             if keyword in flat:
                 return self._branches(flat, keyword, at)
         return self._leaf(flat, at)
+
+    def _combined(self, flat: Schema, at: str) -> JSON:
+        """What is put together has no place of its own: met again within itself, it becomes a definition."""
+        if self._depth < _SHALLOW:
+            return self._one(flat, at)
+        key = msgspec.json.encode(flat)
+        if key in self._open:
+            circle = self._open[key] or f"c{len(self._circles)}"
+            self._open[key], self._circles[circle] = circle, flat
+            return {"$ref": f"#/$defs/{circle}"}
+        self._open[key] = None
+        try:
+            found = self._one(flat, at)
+        finally:
+            name = self._open.pop(key)
+        if name is None:
+            return found
+        self._done[name] = found
+        return {"$ref": f"#/$defs/{name}"}
+
+    @contextmanager
+    def _deeper(self, steps: int, at: str) -> Generator[None]:
+        self._depth += steps
+        if self._depth > MAX_STEPS:
+            raise refused(f"the JSON schema is nested too deep once what it combines is put together, at {at[:200]}")
+        try:
+            yield
+        finally:
+            self._depth -= steps
 
     def _count(self) -> None:
         self._nodes += 1
@@ -157,10 +201,11 @@ class _Work:
         # Properties are written in the order in which they are declared.
         first = next((keyword for keyword in schema if keyword in (*_COMBINING, "properties")), None)
         result: Schema = own if first == "properties" else {}
-        if "$ref" in schema:
-            result = merged(result, self._referred(schema["$ref"], at, seen), at)
-        if "allOf" in schema:
-            result = self._all_of(result, schema["allOf"], at, seen)
+        with self._deeper(1, at):
+            if "$ref" in schema:
+                result = merged(result, self._referred(schema["$ref"], at, seen), at)
+            if "allOf" in schema:
+                result = self._all_of(result, schema["allOf"], at, seen)
         return result if first == "properties" else merged(result, own, at)
 
     def _referred(self, target: JSON, at: str, seen: tuple[str, ...]) -> Schema:
@@ -202,11 +247,16 @@ class _Work:
         """What a normalised schema refers to, where that is no circle."""
         match schema:
             case {"$ref": str() as reference}:
-                target = next(key for key, name in self._names.items() if reference == f"#/$defs/{name}")
-                flat = self._flat(self._target(target, target), target, (target,))
+                flat = self._flat_of(reference.removeprefix("#/$defs/"))
                 return {} if any(keyword in flat for keyword in _BRANCHES) else _constants(flat)
             case _:
                 return schema
+
+    def _flat_of(self, definition: str) -> Schema:
+        if (circle := self._circles.get(definition)) is not None:
+            return circle
+        target = next(key for key, name in self._names.items() if name == definition)
+        return self._flat(self._target(target, target), target, (target,))
 
     # ---- one type ------------------------------------------------------------------------------------------
 

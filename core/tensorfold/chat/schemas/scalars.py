@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
+from tensorfold.chat.schemas.dates import DATE_FORMATS
 from tensorfold.chat.schemas.keywords import FAMILIES, FORMATS, UNCHECKED_FORMATS, families_of
 from tensorfold.chat.schemas.merge import Schema
 from tensorfold.chat.schemas.patterns import PatternRefused, read_pattern
@@ -82,6 +83,8 @@ def text(schema: Schema, texts: Texts, at: str) -> JSON:
     if format is not None:
         if format not in FORMATS:
             raise refused_keyword("format", at, f"{str(format)[:40]!r} cannot be enforced")
+        if format in DATE_FORMATS:
+            return {"const": texts.pattern(DATE_FORMATS[format], "format", at)}
         return {"type": "string", "format": format}
     if "pattern" in schema:
         return {"const": texts.pattern(schema["pattern"], "pattern", at)}

@@ -47,7 +47,7 @@ class Expanding(Dense):
         return self._shape
 
     @property
-    def values(self) -> NDArray[Any]:
+    def values(self) -> NDArray[Any]:  # pyright: ignore[reportIncompatibleVariableOverride] (nobody may write either)
         """All of them at once."""
         first, last = self._range
         if len(self._shape) == 2:

@@ -9,7 +9,7 @@ import click
 
 from tensorfold.cli.chat.own_server import Served, own_server
 from tensorfold.cli.chat.talk import HELP, Screen, Talk
-from tensorfold.cli.client import Address, Client
+from tensorfold.cli.client import Address, Client, local_url
 from tensorfold.cli.completion import model_of
 from tensorfold.cli.early import Launch
 from tensorfold.cli.keys import key_option
@@ -73,7 +73,7 @@ def _server(
             raise click.UsageError("MODEL and --url exclude each other: a running server has its model already")
         return nullcontext(Served(url, key))
     if model is None and config.model is None:
-        local = Served(f"http://{config.host}:{config.port}", key)
+        local = Served(local_url(config), key)
         if runner.run(_answers(local)):
             return nullcontext(local)
     return own_server(launch, config, model)

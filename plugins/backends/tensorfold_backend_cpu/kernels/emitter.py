@@ -90,6 +90,12 @@ class Emitter:
     def store(self, value: Value, address: Value) -> None:
         self.builder.store(value, self.builder.inttoptr(address, value.type.as_pointer()), align=1)
 
+    def prefetch(self, address: Value) -> None:
+        """Ask for a cache line that will be read soon; any address will do."""
+        pointer = self.builder.inttoptr(address, I8.as_pointer())
+        read, keep, data = (ir.Constant(I32, each) for each in (0, 3, 1))
+        self.call("llvm.prefetch.p0", ir.VoidType(), pointer, read, keep, data)
+
     def variable(self, initial: Value) -> Value:
         """A place for a value that changes in a loop; LLVM makes a register of it."""
         return cgutils.alloca_once_value(self.builder, initial)

@@ -25,6 +25,9 @@ FLOAT_ROWS: Final = (4, 3, 2, 1)
 FLOAT_COLUMNS: Final = 4 if LEVEL == "avx512vnni" else 1
 """Vectors of 16 columns in a wide tile of floats."""
 
+_AHEAD: Final = 4096
+"""Bytes of codes that are asked for before they are needed."""
+
 Stored = Literal["f32", "f16", "bf16"]
 
 
@@ -76,9 +79,15 @@ class _Affine:
         width = 2 if self.scales == "f16" else 4
         totals = [e.variable(e.constant(VF, 0.0)) for _ in range(self.rows)]
         shift = e.splat(e.builder.trunc(at.centre, I32))
+        size = 2 * self.bits * self.step
         with e.loop(at.steps) as step:
-            codes = load_codes(e, e.at(at.codes, step, 2 * self.bits * self.step), self.bits, self.step // 4)
+            codes_at = e.at(at.codes, step, size)
+            for line in range(0, size, 64):
+                e.prefetch(e.at(codes_at, _AHEAD + line))
+            codes = load_codes(e, codes_at, self.bits, self.step // 4)
             group = e.at(e.i64(0), e.builder.lshr(step, at.group_shift), LANES * width)
+            for values in (at.scales, at.biases) if self.biased else (at.scales,):
+                e.prefetch(e.at(e.builder.add(values, group), _AHEAD // 8))
             scale = _load_floats(e, self.scales, e.builder.add(at.scales, group))
             bias = _load_floats(e, self.scales, e.builder.add(at.biases, group)) if self.biased else None
             for row, total in enumerate(totals):

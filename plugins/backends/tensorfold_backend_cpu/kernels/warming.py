@@ -22,9 +22,10 @@ from tensorfold_backend_cpu.kernels.joining import Join
 from tensorfold_backend_cpu.kernels.norm import RmsNorm
 from tensorfold_backend_cpu.kernels.positions import PreparedAttention, Rotate, WriteKeys
 from tensorfold_backend_cpu.kernels.quantized import Quantize
+from tensorfold_backend_cpu.kernels.recurrent import GatedDelta, StateSpace
 from tensorfold_backend_cpu.kernels.untyped import binding
 
-__all__ = ["compile_kernels", "make_attention"]
+__all__ = ["compile_kernels", "compile_recurrences", "make_attention"]
 
 _CALLS: Final = (
     Activate,
@@ -72,6 +73,11 @@ def compile_kernels(*, half: bool) -> None:
     with suppress(OSError):
         known.parent.mkdir(parents=True, exist_ok=True)
         known.touch()
+
+
+def compile_recurrences() -> None:
+    """Those that only some models need."""
+    _make([GatedDelta.kernel, StateSpace.kernel])
 
 
 def make_attention(half: bool) -> None:

@@ -1,4 +1,4 @@
-"""On torch a row's bits do not depend on its company, its history or the threads, at a real model's widths."""
+"""A row's bits do not depend on its company, its history or the threads, at a real model's widths."""
 
 from __future__ import annotations
 
@@ -16,12 +16,9 @@ from tensorfold.contracts.backend import BackendSettings, Session
 from tensorfold.contracts.family import Decoder
 from tensorfold.contracts.model_config import ModelConfig
 from tensorfold.contracts.step import Segment
+from tensorfold.testing.coded_tensors import CodedTensors
 from tensorfold.testing.random_tensors import RandomTensors
-from tensorfold_backend_torch import TorchBackend
 from tensorfold_model_llama.family import LlamaFamily
-
-torch = pytest.importorskip("torch")
-pytestmark = pytest.mark.torch
 
 HIDDEN, HEADS, KV_HEADS, WIDTH, INNER, LAYERS, VOCABULARY = 576, 9, 3, 64, 1536, 2, 1000
 CONFIG = ModelConfig(
@@ -73,10 +70,11 @@ def tensors() -> RandomTensors:
 class Model:
     """The model on a session, with a fresh runner for each way of running it."""
 
-    def __init__(self, dtype: str) -> None:
-        self.session: Session[Any] = TorchBackend().open(BackendSettings(device="cpu", dtype=dtype, threads=1))
+    def __init__(self, session: Session[Any], bits: int | None) -> None:
+        self.session = session
         self.geometry = LlamaFamily().geometry(CONFIG)
-        self.decoder: Decoder[Any] = load_decoder(LlamaFamily(), CONFIG, tensors(), self.session.packer)
+        source = CodedTensors(tensors(), lambda _: bits)
+        self.decoder: Decoder[Any] = load_decoder(LlamaFamily(), CONFIG, source, self.session.packer)
         self.serial = self.replies([[number] for number in range(len(PROMPTS))], 1)
 
     def runner(self) -> Runner[Any]:
@@ -130,10 +128,38 @@ def _tokens(number: int) -> tuple[int, ...]:
     return tuple(int(token) for token in np.random.default_rng(number).integers(0, VOCABULARY, 512))
 
 
-@pytest.fixture(scope="module", params=["float32", "bfloat16"])
+def on_torch(dtype: str) -> Session[Any]:
+    """In a type that a CPU computes in."""
+    from tensorfold_backend_torch import TorchBackend
+
+    return TorchBackend().open(BackendSettings(device="cpu", dtype=dtype, threads=1))
+
+
+def on_mlx(dtype: str) -> Session[Any]:
+    """The same."""
+    from tensorfold_backend_mlx import MlxBackend
+
+    pytest.importorskip("mlx.core")
+    return MlxBackend().open(BackendSettings(device="cpu", dtype=dtype))
+
+
+# MLX is slow on a CPU; tests/backends has what runs often.
+MLX = (pytest.mark.mlx, pytest.mark.slow)
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param((on_torch, "float32", None), id="torch-float32", marks=pytest.mark.torch),
+        pytest.param((on_torch, "bfloat16", None), id="torch-bfloat16", marks=pytest.mark.torch),
+        pytest.param((on_mlx, "float32", None), id="mlx-float32", marks=MLX),
+        pytest.param((on_mlx, "float32", 4), id="mlx-float32-codes", marks=MLX),
+    ],
+)
 def model(request: pytest.FixtureRequest) -> Iterator[Model]:
-    """In both types that a CPU computes in."""
-    made = Model(request.param)
+    """In the types that a CPU computes in, and with codes for weights."""
+    start, dtype, bits = request.param
+    made = Model(start(dtype), bits)
     yield made
     made.session.close()
 
@@ -164,7 +190,10 @@ def test_drafted_replies_are_serial_replies(model: Model, rows: int, wrong: int)
 
 @pytest.mark.parametrize("threads", [2, 3])
 def test_the_number_of_threads_changes_no_bit(model: Model, threads: int) -> None:
-    """Chunks and rows alike."""
+    """Chunks and rows alike; on torch, whose number of threads can be changed."""
+    torch = pytest.importorskip("torch")
+    if not isinstance(model.session.array(np.zeros(1, np.float32)), torch.Tensor):
+        pytest.skip("this backend has one thread")
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
