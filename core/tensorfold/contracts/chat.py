@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias, runtime_checkable
 
+import msgspec
+
 from tensorfold.ir import JSON, Chat, Request, TokenInfo
 
 __all__ = [
@@ -75,24 +77,21 @@ class ChatTemplates:
     """The template's variables for control tokens (`bos_token`, ...), by spelling."""
 
 
-@dataclass(frozen=True, slots=True)
-class TextPiece:
+class TextPiece(msgspec.Struct, frozen=True):
     """Answer text."""
 
     text: str
     tokens: tuple[TokenInfo, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ThinkingPiece:
+class ThinkingPiece(msgspec.Struct, frozen=True):
     """Reasoning text."""
 
     text: str
     tokens: tuple[TokenInfo, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class CallPiece:
+class CallPiece(msgspec.Struct, frozen=True):
     """Part of a tool call: the name with the first piece, then more of its arguments."""
 
     index: int

@@ -128,7 +128,7 @@ class Rounds:
         slot = slot_of(entry)
         with steps.roster.guarded("keeping its states", [entry.active]):
             steps.runner.commit(slot, sequence.position - 1)
-        if sequence.stopped is not None or sequence.serial or entry.active.ended:
+        if not steps.head.on or sequence.stopped is not None or sequence.serial or entry.active.ended:
             return None
         kept = sequence.tokens[window.start + 1 - sequence.position :]
         return Followed(entry, slot, place, window.start, tuple(kept))

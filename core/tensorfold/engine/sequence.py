@@ -144,6 +144,8 @@ class Sequence:
         if self.serial:
             return ()
         source, proposals = self._proposals(min(most, self.left - 1))
+        if not proposals:
+            return ()
         chance = 1.0 if self.replaying else self._odds[source].rate
         return tuple(chance ** (place + 1) for place in range(len(proposals)))
 
