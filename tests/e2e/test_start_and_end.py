@@ -21,6 +21,7 @@ Start = Callable[..., Any]
 
 def test_a_start_ends_with_a_block_that_says_what_is_served_and_to_whom(server: Any) -> None:
     assert server.url.startswith("http://127.0.0.1:")
+    server.wait_for(r"^ +auth ")
     block = dict(
         line.split(None, 1) for line in server.lines if line.startswith("  ") and len(line.split(None, 1)) == 2
     )

@@ -208,7 +208,6 @@ def test_a_client_that_reads_nothing_is_cut_and_its_request_ends(
         send(silent, {**chat, "stream": True})
         assert until(lambda: made.app.active == 1)
         assert until(lambda: made.app.active == 0)
-        assert until(lambda: len(made.engine.cancelled) == 1)
         assert client.get("/health").status_code == 200
 
 

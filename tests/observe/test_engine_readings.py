@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tensorfold.engine.engine import LocalEngine
+from tensorfold.engine.events import LocalStream
 from tensorfold.engine.settings import EngineSettings
 from tensorfold.http import ServerSettings, create_app
 from tensorfold.testing.dialects import MODEL
@@ -66,9 +68,15 @@ def send(client: httpx.Client, **body: Any) -> socket.socket:
 
 
 @pytest.mark.requirement("Y-187", "Y-188")
-def test_tokens_count_while_a_request_runs_and_stay_when_it_is_cancelled() -> None:
+def test_tokens_count_while_a_request_runs_and_stay_when_it_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
     """`prompt_tokens_total` and `tokens_predicted_total` move during a request and keep a cancelled one's tokens."""
-    stall = Stall()
+    stall, cancelled, cancel = Stall(), threading.Event(), LocalStream.cancel
+
+    def seen(stream: LocalStream) -> None:
+        cancel(stream)
+        cancelled.set()
+
+    monkeypatch.setattr(LocalStream, "cancel", seen)
     engine = toy_engine([Script(tuple(b"a prompt of two chunks"), REPLY, at={5: stall})])
     with serving(engine) as client:
         connection = send(client, prompt="a prompt of two chunks", max_tokens=20)
@@ -78,6 +86,7 @@ def test_tokens_count_while_a_request_runs_and_stay_when_it_is_cancelled() -> No
         assert running["tabbyapi:tokens_predicted_total"] == 5
         assert running["tensorfold:requests_running"] == 1
         connection.close()
+        until(cancelled.is_set)
         stall.release.set()
         until(lambda: readings(client)["tensorfold:requests_running"] == 0)
         ended = readings(client)

@@ -25,6 +25,7 @@ PUBLIC = {
     "core/tensorfold/cli/new/writing.py": "a plugin's source, for its author to share",
     "core/tensorfold/cli/program.py": "the null device",
     "plugins/extras/tensorfold_extra_checkpoints/download.py": "a model that anybody may download",
+    "plugins/extras/tensorfold_extra_checkpoints/gguf_head.py": "the head of such a model, in a folder that is deleted",
     "plugins/extras/tensorfold_extra_checkpoints/hub_cache.py": "the same, in the cache that other programs share",
     "plugins/backends/tensorfold_backend_cpu/kernels/cache.py": "compiled kernels",
     "plugins/backends/tensorfold_backend_cpu/kernels/warming.py": "which kernels are compiled",

@@ -39,6 +39,7 @@ class Run:
         self._stream = stream
         self._arrived = arrived
         self._cancelled = False
+        self._ended = False
         self._first_token: float | None = None
         self._reason: str | None = None
         self._usage: Usage | None = None
@@ -47,8 +48,9 @@ class Run:
         self._status = 200
 
     def cancel(self) -> None:
-        """Nobody waits for the reply any more."""
-        self._cancelled = True
+        """Nobody waits for the reply any more; one that has ended stays what it is, for connections end later."""
+        if not self._ended:
+            self._cancelled = True
         self._stream.cancel()
 
     async def first(self) -> Event:
@@ -110,8 +112,10 @@ class Run:
             case Stopped():
                 self._reason = self._reason or event.reason
             case Finished():
+                self._ended = True
                 self._usage, self._timings, self._token_sha = event.usage, event.timings, event.token_sha
             case Failed():
+                self._ended = True
                 self._status, self._reason = event.status, event.error_type
             case _:
                 pass

@@ -13,7 +13,6 @@ It sees many made-up queues, and then schedules the real engine over a scripted 
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import random
 from collections.abc import Iterator
 from typing import Literal, TypeAlias
@@ -135,7 +134,7 @@ class SchedulerPolicyContract:
         Fix: raise `tensorfold.errors.Rejected`, with a `retry_after` in seconds, and nothing else.
         """
         for count in (0, 1, 10, 1000, 1_000_000):
-            refused = _refused(policy, dataclasses.replace(IDLE, running=4, waiting=count, free_tokens=0))
+            refused = _refused(policy, Load(running=4, waiting=count, lanes=4, free_tokens=0))
             assert refused is None or (refused.status in (429, 503) and refused.message)
 
     @pytest.mark.parametrize("tokens", [30, CHUNK, 40 * CHUNK])

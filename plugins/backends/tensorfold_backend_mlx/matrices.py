@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -10,6 +10,7 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorfold.compute.packing import pieces
 from tensorfold.contracts.tensors import Affine, Dense, Tensor
 from tensorfold_backend_mlx.primitives import compute
 
@@ -21,9 +22,6 @@ _GROUPS = (32, 64, 128)
 """Columns that may share a scale in MLX's products."""
 _WORD_BITS = {2: 2, 3: 3, 4: 4, 5: 5, 6: 6, 7: 8, 8: 8}
 """Bits that a code takes in MLX's words, by its significant bits."""
-_SLAB = 1 << 20
-"""Elements that are packed at a time: memory beside the packed matrices is bounded by them."""
-
 Kind: TypeAlias = tuple[int, int] | None
 """Bits of a code in MLX's words and columns of a group; None: floats. Matrices of one kind are packed as one."""
 
@@ -126,27 +124,13 @@ def _filled(
     """What becomes of the tensors' rows, in memory of its final size from the start."""
     target = mx.zeros((sum(each.shape[0] for each in tensors), width), dtype)
     row = 0
-    for piece in _pieces(tensors):
-        values = convert(piece)
+    for piece in pieces(tensors):
+        values = convert(cast("T", piece))
         made = values if isinstance(values, mx.array) else mx.array(values)
         target[row : row + piece.shape[0]] = made.astype(dtype)
         compute(target)
         row += piece.shape[0]
     return target
-
-
-def _pieces(tensors: Sequence[T]) -> Iterator[T]:
-    """The rows in order, some at a time, as views."""
-    for tensor in tensors:
-        rows, columns = tensor.shape
-        step = max(1, _SLAB // columns)
-        for first in range(0, rows, step):
-            part = slice(first, first + step)
-            match tensor:
-                case Dense(values, kind):
-                    yield cast("T", Dense(values[part], kind))
-                case Affine(bits, group, codes, scales, biases):
-                    yield cast("T", Affine(bits, group, codes[part], scales[part], biases[part]))
 
 
 def _floats(piece: Tensor) -> NDArray[Any] | mx.array:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorfold.compute.composed_pure import handle
-from tensorfold.compute.packing import ComposedPacker, DenseConv, DenseLatentUp
+from tensorfold.compute.packing import ComposedPacker, DenseConv, DenseLatentUp, one_width
 from tensorfold.contracts.handles import Activation, Embedding, Experts, Linear
 from tensorfold.contracts.tensors import Affine, Tensor
 from tensorfold.errors import BackendError
@@ -76,7 +76,7 @@ class MlxPacker:
     def linear(self, parts: Sequence[Tensor], biases: Sequence[Tensor | None]) -> MlxLinear:
         """One matrix for each run of parts that are stored alike."""
         self._p.here()
-        _one_width(parts)
+        one_width(parts)
         matrices = [self._packed(run, kind) for kind, run in self._runs(parts)]
         sizes = tuple(part.shape[0] for part in parts)
         bias: mx.array | None = None
@@ -92,7 +92,7 @@ class MlxPacker:
     def embedding(self, parts: Sequence[Tensor]) -> MlxEmbedding:
         """One table of all parts."""
         self._p.here()
-        _one_width(parts)
+        one_width(parts)
         table = self._packed(parts, self._common(parts))
         return MlxEmbedding((table.rows, table.columns), table)
 
@@ -141,7 +141,7 @@ class MlxPacker:
     def _stack(self, experts: Sequence[Sequence[Tensor]]) -> Matrix:
         """The experts' matrices are packed as one, which is then a stack of them."""
         parts = [part for expert in experts for part in expert]
-        _one_width(parts)
+        one_width(parts)
         if len({sum(part.shape[0] for part in expert) for expert in experts}) != 1:
             raise BackendError("experts of one mixture have unlike shapes")
         kind = self._common(parts)
@@ -167,9 +167,3 @@ class MlxPacker:
     def _runs(self, parts: Sequence[Tensor]) -> list[tuple[Kind, list[Tensor]]]:
         """Neighbours of one kind."""
         return [(kind, list(run)) for kind, run in groupby(parts, key=self._kind)]
-
-
-def _one_width(parts: Sequence[Tensor]) -> None:
-    widths = {part.shape[1] for part in parts}
-    if len(widths) != 1:
-        raise BackendError(f"matrices of {sorted(widths)} columns cannot be fused: they must have one width")
