@@ -30,4 +30,10 @@ def main() -> None:
     """The console script."""
     from tensorfold.cli.program import run
 
-    sys.exit(run(sys.argv[1:], os.environ))
+    code = run(sys.argv[1:], os.environ)
+    try:
+        sys.stderr.flush()
+    except OSError:
+        # Its disk is full or its reader gone; Python would try once more, and turn any exit code into 120.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+    sys.exit(code)
