@@ -183,3 +183,27 @@ def test_logits_of_a_router_are_not_rounded_in_bfloat16(kind: Kind) -> None:
         assert logits.tolist() == [[256.5, 256.75, 254.0]] * rows
         narrow = ops.linear(x, gate)
         assert narrow.dtype == torch.bfloat16 and narrow[0, 0] == narrow[0, 1]
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 8])
+def test_a_pair_has_the_bits_that_it_has_alone_with_any_number_of_threads(threads: int) -> None:
+    """One key head on one page is a single product, which threads would share; beside others it is one of many."""
+    from tensorfold_backend_torch.primitives import TorchPrimitives
+
+    before = torch.get_num_threads()
+    primitives = TorchPrimitives(torch.device("cpu"), torch.float32)
+    dice = torch.Generator().manual_seed(3)
+    try:
+        torch.set_num_threads(threads)
+        for rows in range(1, 17):
+            a = torch.randn(9, rows, 16, generator=dice)
+            for b, transposed in (
+                (torch.randn(9, 64, 16, generator=dice), True),
+                (torch.randn(9, 16, 64, generator=dice), False),
+            ):
+                together = primitives.pairs(a, b, transposed=transposed)
+                for pair in range(9):
+                    alone = primitives.pairs(a[pair : pair + 1], b[pair : pair + 1], transposed=transposed)
+                    assert torch.equal(alone[0], together[pair]), f"{rows} rows"
+    finally:
+        torch.set_num_threads(before)

@@ -114,6 +114,9 @@ class TorchPrimitives(Primitives[Tensor]):
 
     def pairs(self, a: Tensor, b: Tensor, *, transposed: bool = False) -> Tensor:
         """`[N, m, k]` times `[N, k, n]` (or the transpose of `[N, n, k]`), every pair with the bits it has alone."""
+        if self.on_host and a.shape[0] == 1:
+            # Threads would share a single pair, and of 5 to 11 rows its bits would tell: it is multiplied twice.
+            return self.pairs(torch.cat((a, a)), torch.cat((b, b)), transposed=transposed)[:1]
         inner, outer = a.shape[-1], b.shape[-2] if transposed else b.shape[-1]
         first = self._aligned(a, padded(inner))
         if transposed:
