@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 
@@ -15,3 +16,15 @@ def _own_environment() -> Iterator[None]:
         for name in [name for name in os.environ if name.startswith("TENSORFOLD_") and "_TEST_" not in name]:
             patch.delenv(name)
         yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _no_old_garbage(request: pytest.FixtureRequest) -> None:
+    """What earlier modules left is freed before hypothesis reads the sources of a module's tests.
+
+    It reads them with `ast.parse`, which collects garbage; a task freed then logs its exception, whose traceback is made
+    with `ast.parse` too, and Python 3.11 fails with "AST constructor recursion depth mismatch"
+    (https://github.com/python/cpython/issues/106905).
+    """
+    if hasattr(request.module, "given"):
+        gc.collect()

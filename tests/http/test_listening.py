@@ -112,6 +112,7 @@ def test_our_own_client_tells_a_certificate_that_it_does_not_trust(
             return await model_of(client)
         finally:
             await client.close()
+            await asyncio.sleep(0.05)  # a connection whose handshake failed is closed in the loop's next turns
 
     with served(rig().app, ServerSettings(port=0, drain_seconds=0.0, tls_cert=cert, tls_key=key)) as url:
         with pytest.raises(ClientError, match="its certificate is not trusted here"):
