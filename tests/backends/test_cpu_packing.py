@@ -12,7 +12,7 @@ from tensorfold.contracts.backend import BackendSettings
 from tensorfold.contracts.tensors import Affine, Dense
 from tensorfold_backend_cpu import CpuBackend
 from tensorfold_backend_cpu.handles import CpuLinear
-from tensorfold_backend_cpu.panels import AffinePanels, affine_panels
+from tensorfold_backend_cpu.panels import AffinePanels, affine_source, panels_of
 from tensorfold_backend_cpu.quantizing import quantized
 from tensorfold_backend_cpu.session import CpuSession
 
@@ -85,7 +85,10 @@ def test_a_product_differs_by_the_rounding_of_activations_alone(session: CpuSess
 
 def test_scales_lie_in_half_precision_where_it_holds_them() -> None:
     """And codes that are centred at a power of two have no biases."""
-    narrow, wide = affine_panels(affine(4, 32, centre=3), 256), affine_panels(affine(4, 32, wide=True), 256)
+    narrow, wide = (
+        panels_of([affine_source(each)], 256) for each in (affine(4, 32, centre=3), affine(4, 32, wide=True))
+    )
+    assert isinstance(narrow, AffinePanels) and isinstance(wide, AffinePanels)
     assert narrow.scales.dtype == np.float16 and narrow.biases is None and narrow.centre == 3
     assert wide.scales.dtype == np.float32 and wide.biases is not None
 
@@ -133,5 +136,5 @@ def test_values_outside_of_half_precision_are_quantized_with_wide_scales() -> No
         values = np.full((2, 32), size, np.float32)
         values[0] *= -1
         assert np.allclose(quantized(Dense(values, "f32"), 8).f32(), values, rtol=1e-2)
-        panels = affine_panels(quantized(Dense(values, "f32"), 8), 32)
+        panels = panels_of([affine_source(quantized(Dense(values, "f32"), 8))], 32)
         assert isinstance(panels, AffinePanels) and panels.scales.dtype == np.float32

@@ -6,17 +6,20 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tensorfold.cli.assemble import Assembled, assemble
 from tensorfold.cli.early import take_early
 from tensorfold.cli.startup import ready_block
 from tensorfold.contracts.states import TableKey
+from tensorfold.errors import CheckpointNotFound, CheckpointUnsupported, ConfigError
 from tensorfold.testing.declared_checkpoint import declared_arrays, write_declared
 from tensorfold.testing.family_configs import FAMILY_CONFIGS
 from tensorfold.testing.quantized import float8, mlx_affine
 from tensorfold.testing.safetensors_writer import Stored, write_stored
 from tensorfold.testing.tiny import write_texts
+from tensorfold_model_gemma.family import GemmaFamily
 from tensorfold_model_glm.family import GlmFamily
 from tensorfold_model_llama.family import LlamaFamily
 from tensorfold_model_qwen.family import QwenFamily
@@ -96,3 +99,47 @@ def test_what_is_expanded_on_load_is_said(tmp_path: Path) -> None:
     # A backend with kernels for integer codes keeps them, and expands small floats all the same.
     assert "expanded" not in said["mlx on kernels"]
     assert "6 matrices are expanded" in said["fp8 on kernels"]
+
+
+def gemma_and_drafter(path: Path) -> tuple[Path, Path]:
+    """A Gemma 4 and a drafter for it, with random weights."""
+    values = dict(FAMILY_CONFIGS["gemma4"])
+    model = write_declared(path / "gemma", GemmaFamily(), values)
+    config = {"model_type": "gemma4_assistant", "backbone_hidden_size": values["hidden_size"], "text_config": values}
+    hidden = values["hidden_size"]
+    arrays = declared_arrays(GemmaFamily(), values)
+    # A drafter has no keys; what it has besides leads from the model's rows and back.
+    own = {name: each for name, each in arrays.items() if not name.rpartition(".weight")[0].endswith(KEYS)}
+    own["pre_projection.weight"] = np.ones((hidden, 2 * hidden), np.float32)
+    own["post_projection.weight"] = np.ones((hidden, hidden), np.float32)
+    write_texts(path / "drafter", config)
+    write_stored(path / "drafter" / "model.safetensors", {name: Stored("F32", each) for name, each in own.items()})
+    return model, path / "drafter"
+
+
+KEYS = ("k_proj", "v_proj", "k_norm")
+
+
+def test_a_drafter_of_its_own_checkpoint_is_read_and_told_of(tmp_path: Path) -> None:
+    """Named with `--draft-model`; it takes no states."""
+    model, drafter = gemma_and_drafter(tmp_path)
+    ready, alone = assembled(model, draft_model=str(drafter)), assembled(model)
+    assert block(ready)["drafter"] == str(drafter)
+    assert "drafter" not in block(alone)
+    assert ready.memory.pages == alone.memory.pages
+
+
+def test_a_drafter_that_cannot_be_meant_is_refused_by_name(tmp_path: Path) -> None:
+    """For a family without drafters, with drafts off, of another kind, or where there is none."""
+    model, drafter = gemma_and_drafter(tmp_path)
+    llama = write_declared(tmp_path / "llama", LlamaFamily(), FAMILY_CONFIGS["llama"])
+    with pytest.raises(CheckpointUnsupported, match="the llama family has no drafters"):
+        assembled(llama, draft_model=str(drafter))
+    with pytest.raises(CheckpointUnsupported, match="what drafts for a Gemma 4 is 'gemma4_assistant'"):
+        assembled(model, draft_model=str(llama))
+    with pytest.raises(ConfigError, match="drafts are off"):
+        assembled(model, draft_model=str(drafter), drafts="off")
+    with pytest.raises(CheckpointNotFound, match="nowhere"):
+        assembled(model, draft_model=str(tmp_path / "nowhere"))
+    with pytest.raises(CheckpointUnsupported, match="--draft-model"):
+        assembled(drafter)

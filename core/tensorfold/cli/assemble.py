@@ -12,7 +12,8 @@ import platformdirs
 
 from tensorfold.chat.prompt import PromptBuilder
 from tensorfold.chat.thinking import ChatDefaults
-from tensorfold.checkpoint.open import OpenCheckpoint, open_checkpoint
+from tensorfold.checkpoint.base import Checkpoint
+from tensorfold.checkpoint.open import OpenCheckpoint, open_checkpoint, open_drafter
 from tensorfold.cli.backends import choose_backend
 from tensorfold.cli.chat_defaults import chat_defaults
 from tensorfold.cli.finding import find_model, model_name, stored_bytes
@@ -21,12 +22,12 @@ from tensorfold.compute.declaring import count_parameters
 from tensorfold.compute.memory import MemoryPlan, plan_memory
 from tensorfold.compute.runner import Runner
 from tensorfold.compute.stored_weights import StoredWeights
-from tensorfold.compute.weights import check_weights, load_decoder
+from tensorfold.compute.weights import check_weights, load_decoder, load_drafter
 from tensorfold.config import ServeConfig
 from tensorfold.contracts.backend import Backend, BackendSettings, KeepsCodes, Session
 from tensorfold.contracts.chat import Tokenizer
 from tensorfold.contracts.engine import ModelInfo
-from tensorfold.contracts.family import Geometry
+from tensorfold.contracts.family import CanPair, Decoder, Geometry
 from tensorfold.contracts.policy import SchedulerPolicy
 from tensorfold.engine.constraints import Constraints
 from tensorfold.engine.copies import CopyDrafting
@@ -77,6 +78,8 @@ class Assembled:
     memory: MemoryPlan
     independence: Independence
     """What the trial of rows has shown."""
+    drafter: Path | None
+    """A checkpoint of its own that drafts."""
 
 
 def assemble(config: ServeConfig, plugins: Plugins, stages: Stages) -> Assembled:
@@ -103,6 +106,7 @@ class _Chosen:
     policy: SchedulerPolicy
     path: Path
     opened: OpenCheckpoint
+    drafter: Checkpoint | None
     geometry: Geometry
     backend: Backend
     chat_defaults: ChatDefaults
@@ -116,11 +120,21 @@ def _choose(config: ServeConfig, plugins: Plugins, stages: Stages) -> _Chosen:
     path = find_model(config.model, plugins)
     stages.stage(f"opening {path.name}")
     opened = open_checkpoint(path, catalog.families)
+    drafter = _drafter(config, opened, plugins)
     geometry = opened.family.geometry(opened.checkpoint.config)
     _check_context(config, geometry)
     backend, suitability = choose_backend(catalog.backends, config.backend)
     stages.stage(f"starting {backend.name} on {suitability.device}")
-    return _Chosen(catalog, policy, path, opened, geometry, backend, defaults)
+    return _Chosen(catalog, policy, path, opened, drafter, geometry, backend, defaults)
+
+
+def _drafter(config: ServeConfig, opened: OpenCheckpoint, plugins: Plugins) -> Checkpoint | None:
+    if config.draft_model is None:
+        return None
+    if config.drafts == "off":
+        where = config.origins.get("draft_model", "draft_model")
+        raise ConfigError(f"{where} is {config.draft_model}, and drafts are off: leave one of the two away")
+    return open_drafter(find_model(config.draft_model, plugins), opened)
 
 
 def _load(config: ServeConfig, chosen: _Chosen, session: Session[Any], stages: Stages) -> Assembled:
@@ -129,6 +143,9 @@ def _load(config: ServeConfig, chosen: _Chosen, session: Session[Any], stages: S
     read = check_weights(family, checkpoint.config, checkpoint)
     decoder = load_decoder(family, checkpoint.config, checkpoint, session.packer, progress=stages.weights, read=read)
     geometry = chosen.geometry if decoder.draft is not None else chosen.geometry.without_draft()
+    if chosen.drafter is not None:
+        decoder = _with_drafter(chosen, chosen.drafter, decoder, session, stages)
+        geometry = geometry.with_shared_draft()
     budget = None if config.state_memory is None else int(config.state_memory * GIB)
     memory = plan_memory(
         geometry,
@@ -191,7 +208,19 @@ def _load(config: ServeConfig, chosen: _Chosen, session: Session[Any], stages: S
         keeps_codes=isinstance(session, KeepsCodes) and session.keeps_codes,
         memory=memory,
         independence=independence,
+        drafter=None if chosen.drafter is None else chosen.drafter.path,
     )
+
+
+def _with_drafter(
+    chosen: _Chosen, drafter: Checkpoint, decoder: Decoder[Any], session: Session[Any], stages: Stages
+) -> Decoder[Any]:
+    family = chosen.opened.family
+    if not isinstance(family, CanPair):
+        raise TypeError(f"a drafter was opened for {family.name}, which has none")
+    stages.stage("reading the drafter")
+    config = chosen.opened.checkpoint.config
+    return load_drafter(family, config, decoder, drafter.config, drafter, session.packer, progress=stages.weights)
 
 
 def _independence(config: ServeConfig, runner: Runner[Any], stages: Stages) -> Independence:

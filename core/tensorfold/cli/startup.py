@@ -86,6 +86,8 @@ def ready_block(assembled: Assembled, url: str, auth: Sequence[AuthSource]) -> s
         "dialects": ", ".join(dialect.name for dialect in assembled.catalog.dialects) or "none",
         "auth": ", ".join(guards) or "no keys: whoever reaches the address may use it",
     }
+    if assembled.drafter is not None:
+        rows["drafter"] = str(assembled.drafter)
     width = max(map(len, rows))
     return "\n".join(f"  {name.ljust(width)}  {text}" for name, text in rows.items())
 

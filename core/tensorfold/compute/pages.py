@@ -205,8 +205,8 @@ class PageTables:
                     pool.drop(page)
             if key.window is None:
                 continue
-            # The next row stands at `length` and sees nothing before length - window + 1.
-            for number in range(max(0, (length - key.window + 1) // PAGE)):
+            # The next row stands at `length`; a draft head may stand at the last one again, which sees one row more.
+            for number in range(max(0, (length - key.window) // PAGE)):
                 if table[number] != GONE:
                     pool.drop(table[number])
                     table[number] = GONE

@@ -76,7 +76,11 @@ class Runner(Generic[A]):
         self._slots: dict[int, _Slot] = {}
         self._free = list(range(lanes - 1, -1, -1))
         self._steps = StepBuilder(session, self._tables)
-        self._groups: tuple[Group, ...] = ("main", "draft") if decoder.draft is not None else ("main",)
+        self.drafts = decoder.draft is not None
+        """Whether the model has a draft head."""
+        self.shared_draft = self.drafts and geometry.shared_draft
+        """Whether that head has no states and reads the decoder's, so that nothing of it is committed."""
+        self._groups: tuple[Group, ...] = ("main", "draft") if self.drafts and not self.shared_draft else ("main",)
         self._fixed: dict[Group, bool] = {
             group: any(spec.group == group and not is_paged(spec) for spec in geometry.states.values())
             for group in self._groups
@@ -136,14 +140,26 @@ class Runner(Generic[A]):
     def draft(self, segments: Sequence[Segment], hidden: Sequence[HiddenRows[A]]) -> Output[A]:
         """Run the draft head: row p takes the target's (or its own) hidden row p and token p + 1.
 
-        `hidden` holds, segment by segment, as many rows as the segment has tokens.
+        `hidden` holds, segment by segment, as many rows as the segment has tokens. A head that reads the decoder's
+        states takes one token a segment, at the decoder's last committed row, and leaves nothing open.
         """
         head = self._decoder.draft
         if head is None:
             raise BackendError("this model has no draft head")
         rows = [each.rows for each in hidden]
         joined: A = rows[0] if len(rows) == 1 else self._ops["rows"].concat(rows, axis=0)
-        return self._run(head, segments, "draft", {"hidden": joined})
+        inputs = {"hidden": joined}
+        return self._beside(head, segments, inputs) if self.shared_draft else self._run(head, segments, "draft", inputs)
+
+    def _beside(self, head: Decoder[A], segments: Sequence[Segment], inputs: Mapping[str, A]) -> Output[A]:
+        """A step that writes no state."""
+        for each in segments:
+            last = self.length(each.slot) - 1
+            if each.start != last or len(each.tokens) != 1 or each.kind != "rows":
+                raise BackendError(f"the draft head takes one row of slot {each.slot} at its last one, {last}")
+        step = self._steps.build("rows", segments, "main", [self._slots[each.slot].tokens["main"] for each in segments])
+        self._prepare(head, step, inputs)
+        return self._compute(head, step, "draft")
 
     def _run(
         self, decoder: Decoder[A], segments: Sequence[Segment], group: Group, inputs: Mapping[str, A]
@@ -153,15 +169,21 @@ class Runner(Generic[A]):
         for copy in self._tables.reserve(ranges, group):
             self._store.copy_page(copy.key, copy.source, copy.target)
         step = self._steps.build(kind, segments, group, [self._slots[each.slot].tokens[group] for each in segments])
-        prepared = {name: self._session.array(values) for name, values in decoder.prepare(step).items()}
-        step.inputs = {**prepared, **inputs}
+        self._prepare(decoder, step, inputs)
         for each in segments:
             held = self._slots[each.slot]
             held.open[group] = (each.start, len(each.tokens))
             held.tokens[group].extend(each.tokens)
-        ops = self._ops[kind]
+        return self._compute(decoder, step, group)
+
+    def _prepare(self, decoder: Decoder[A], step: Step[A], inputs: Mapping[str, A]) -> None:
+        prepared = {name: self._session.array(values) for name, values in decoder.prepare(step).items()}
+        step.inputs = {**prepared, **inputs}
+
+    def _compute(self, decoder: Decoder[A], step: Step[A], group: Group) -> Output[A]:
+        ops = self._ops[step.kind]
         hidden = decoder.forward(ops, step)
-        bounds = self._steps.wanted_bounds(segments)
+        bounds = self._steps.wanted_bounds(step.segments)
         picked = self._pick(ops, hidden, step, bounds)
         self._session.finish()
         return Output(hidden, picked, bounds, step.bounds, group)
@@ -203,11 +225,6 @@ class Runner(Generic[A]):
         """Drop the open rows of every group; harmless when there are none."""
         for group, (start, _) in tuple(self._slots[slot].open.items()):
             self.commit(slot, start, group)
-
-    @property
-    def drafts(self) -> bool:
-        """Whether the model has a draft head."""
-        return "draft" in self._groups
 
     @property
     def can_rewind_drafts(self) -> bool:

@@ -9,21 +9,22 @@ from __future__ import annotations
 import fnmatch
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Generic, Protocol, TypeAlias, TypeVar
+from functools import partial
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tensorfold.compute.rehearsal import Problem, ShapePacker, blank, stand_in, summary
 from tensorfold.contracts.arrays import A
-from tensorfold.contracts.family import Decoder, ModelFamily
+from tensorfold.contracts.family import CanPair, Decoder, ModelFamily
 from tensorfold.contracts.handles import Activation, ConvWeight, Embedding, Experts, LatentUp, Linear
 from tensorfold.contracts.model_config import ModelConfig
 from tensorfold.contracts.tensors import Dense, Tensor, TensorInfo
 from tensorfold.contracts.weights import BlockPacker, Packer, VectorFn
 from tensorfold.errors import WeightsMismatch
 
-__all__ = ["CheckpointWeights", "Progress", "TensorSource", "check_weights", "load_decoder"]
+__all__ = ["CheckpointWeights", "Progress", "TensorSource", "check_weights", "load_decoder", "load_drafter"]
 
 B = TypeVar("B")
 
@@ -306,22 +307,36 @@ def check_weights(family: ModelFamily, config: ModelConfig, source: TensorSource
     Raises:
         WeightsMismatch: naming every tensor that is missing, misshapen, or there without being run.
     """
+    return _checked(
+        f"{config.where}: the weights do not fit the {family.name} family", source, partial(family.build, config)
+    )
+
+
+def check_drafter(
+    family: CanPair, config: ModelConfig, decoder: Decoder[Any], drafter: ModelConfig, source: TensorSource
+) -> tuple[TensorInfo, ...]:
+    """The same of a drafter's checkpoint, for a decoder that is built.
+
+    Raises:
+        WeightsMismatch: as `check_weights`.
+    """
+    what = f"{drafter.where}: the weights do not fit its config"
+    return _checked(what, source, partial(family.build_drafter, config, decoder, drafter))
+
+
+def _checked(what: str, source: TensorSource, build: Callable[[Any], object]) -> tuple[TensorInfo, ...]:
     rehearsal = _Rehearsal(source)
     try:
-        family.build(config, rehearsal)
+        build(rehearsal)
     except WeightsMismatch as mismatch:
         # A family that needs a shape cannot go on without it; what was found so far is all told.
         if not rehearsal.problems:
             rehearsal.problems.append(Problem("the checkpoint", f"does not fit: {mismatch}"))
-        raise WeightsMismatch(_refusal(family, config, rehearsal.problems)) from None
+        raise WeightsMismatch(f"{what}:\n{summary(rehearsal.problems)}") from None
     problems = [*rehearsal.problems, *(Problem(name, "is not run by this family") for name in rehearsal.unused())]
     if problems:
-        raise WeightsMismatch(_refusal(family, config, problems))
+        raise WeightsMismatch(f"{what}:\n{summary(problems)}")
     return tuple(rehearsal.wanted)
-
-
-def _refusal(family: ModelFamily, config: ModelConfig, problems: Sequence[Problem]) -> str:
-    return f"{config.where}: the weights do not fit the {family.name} family:\n{summary(problems)}"
 
 
 def load_decoder(
@@ -340,16 +355,37 @@ def load_decoder(
         CheckpointDamaged: the file cannot be read.
     """
     checked = check_weights(family, config, source) if read is None else read
-    total = sum(info.stored_bytes for info in checked)
+    return family.build(config, CheckpointWeights(source, packer, progress=_told(checked, progress)))
+
+
+def load_drafter(
+    family: CanPair,
+    config: ModelConfig,
+    decoder: Decoder[A],
+    drafter: ModelConfig,
+    source: TensorSource,
+    packer: Packer[A],
+    *,
+    progress: Progress | None = None,
+) -> Decoder[A]:
+    """A decoder with a drafter of its own checkpoint; raises what `load_decoder` raises, of that checkpoint."""
+    checked = check_drafter(family, config, decoder, drafter, source)
+    weights = CheckpointWeights(source, packer, progress=_told(checked, progress))
+    return family.build_drafter(config, decoder, drafter, weights)
+
+
+def _told(read: Sequence[TensorInfo], progress: Progress | None) -> Callable[[TensorInfo], None] | None:
+    if progress is None:
+        return None
+    total = sum(info.stored_bytes for info in read)
     done = 0
 
     def told(info: TensorInfo) -> None:
         nonlocal done
         done += info.stored_bytes
-        if progress is not None:
-            progress(done, total)
+        progress(done, total)
 
-    return family.build(config, CheckpointWeights(source, packer, progress=told))
+    return told
 
 
 def _fits(shape: tuple[int, ...], expected: Shape) -> bool:

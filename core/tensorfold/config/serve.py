@@ -147,6 +147,10 @@ class ServeConfig:
         "str", "auto", "Guess tokens ahead: auto where it pays, or off; replies are the same.", among=("auto", "off")
     )
 
+    draft_model: str | None = _value(
+        "str", None, "A drafter made for the model, where that is a checkpoint of its own; named as a model is."
+    )
+
     max_tokens: int | None = _value("int", None, "The reply limit of requests that give none.", low=1)
     temperature: float | None = _value("float", None, "Of requests that give none; else the model's.", low=0, high=100)
     top_p: float | None = _value("float", None, "Of requests that give none; else the model's.", low=0, high=1)
@@ -249,8 +253,9 @@ def load_config(
     every = (core_table(), *tables)
     resolved = resolve(every, file, environment, flags, unloaded)
     core = {name: each.value for (table, name), each in resolved.items() if not table}
-    if file is not None and resolved["", "model"].origin == file.path.name:
-        core["model"] = _model_beside(file, core["model"])
+    for name in ("model", "draft_model"):
+        if file is not None and resolved["", name].origin == file.path.name:
+            core[name] = _model_beside(file, core[name])
     return ServeConfig(
         **cast("dict[str, Any]", core),
         settings=PluginSettings(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from tensorfold.contracts.arrays import A
 from tensorfold.contracts.chat import ChatFormat
@@ -18,7 +18,16 @@ from tensorfold.contracts.weights import Weights
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Claim", "Decoder", "Geometry", "GgufArchitecture", "GgufTensor", "ModelFamily", "SamplingDefaults"]
+__all__ = [
+    "CanPair",
+    "Claim",
+    "Decoder",
+    "Geometry",
+    "GgufArchitecture",
+    "GgufTensor",
+    "ModelFamily",
+    "SamplingDefaults",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +60,17 @@ class Geometry:
     sampling: SamplingDefaults = SamplingDefaults()
     capabilities: frozenset[str] = frozenset()
     """What else the checkpoint can do: `tools`, `thinking`, `vision`."""
+    shared_draft: bool = False
+    """The draft head has no states and reads the decoder's: however far it drafts, it stands at the last kept row."""
 
     def without_draft(self) -> Geometry:
         """The same model without its draft head, which its config tells of and many conversions drop."""
         kept = {name: spec for name, spec in self.states.items() if spec.group != "draft"}
-        return replace(self, states=kept)
+        return replace(self, states=kept, shared_draft=False)
+
+    def with_shared_draft(self) -> Geometry:
+        """The same model with a drafter of its own checkpoint in place of its draft head."""
+        return replace(self.without_draft(), shared_draft=True)
 
 
 class Decoder(Protocol[A]):
@@ -120,4 +135,27 @@ class ModelFamily(Protocol):
 
     def chat(self, config: ModelConfig) -> ChatFormat:
         """How this checkpoint converses."""
+        ...
+
+
+@runtime_checkable
+class CanPair(Protocol):
+    """A family some of whose models have a drafter in a checkpoint of its own, which reads the decoder's states."""
+
+    def check_drafter(self, config: ModelConfig, drafter: ModelConfig) -> None:
+        """Whether the checkpoint of the second config drafts for that of the first.
+
+        Raises:
+            CheckpointUnsupported: it does not; names the key that says so, and what it would have to be.
+        """
+        ...
+
+    def build_drafter(
+        self, config: ModelConfig, decoder: Decoder[A], drafter: ModelConfig, weights: Weights[A]
+    ) -> Decoder[A]:
+        """The same decoder with this drafter as its draft head, over handles that `weights` packs.
+
+        Row p of the head takes the decoder's hidden row p and token p + 1, and sees the decoder's states up to p. A
+        row that it drafts further takes its own last row, and stands at p again.
+        """
         ...

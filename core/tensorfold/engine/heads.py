@@ -1,7 +1,8 @@
-"""The checkpoint's own draft head: it follows every reply one token ahead, and guesses what comes next.
+"""The model's draft head: it follows every reply one token ahead, and guesses what comes next.
 
 Row p of the head takes the decoder's hidden row p and the token at p + 1. Its states have a length of their own; once
-it has missed rows of a reply it cannot follow that reply any more, and the reply goes on without it.
+it has missed rows of a reply it cannot follow that reply any more, and the reply goes on without it. A head that reads
+the decoder's states has nothing to follow: it takes a reply's last row, whenever it guesses.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class DraftHead:
     def __init__(self, runner: Runner[Any], depth: int) -> None:
         """`depth` is the most guesses that follow each other; more than one where the head's states can go back."""
         self._runner = runner
-        self._depth = min(depth, depth if runner.drafts and runner.can_rewind_drafts else 1)
+        self._depth = depth if runner.shared_draft or (runner.drafts and runner.can_rewind_drafts) else min(depth, 1)
         self._on = runner.drafts and depth > 0
 
     @property
@@ -54,7 +55,13 @@ class DraftHead:
 
     def prompt(self, entry: Entry, slot: int, chunk: Chunk, output: Output[Any], first: int | None) -> None:
         """A chunk of a prompt was computed; `first` is the reply's first token when it was the last chunk."""
-        if not self._on or self._runner.length(slot, "draft") != chunk.start:
+        if not self._on:
+            return
+        if self._runner.shared_draft:
+            if first is not None:
+                self._guess_beside([entry], [slot], [HiddenRows(output, 0, 1, chunk.end - chunk.start - 1)], [first])
+            return
+        if self._runner.length(slot, "draft") != chunk.start:
             return
         ids = entry.active.job.ids[chunk.start + 1 : chunk.end + 1]
         tokens = ids if first is None else (*ids, first)
@@ -68,6 +75,12 @@ class DraftHead:
     def replies(self, followed: Sequence[Followed], output: Output[Any]) -> None:
         """A round was computed and its tokens are kept: follow them, and guess what comes next."""
         if not self._on:
+            return
+        if self._runner.shared_draft:
+            going = [each for each in followed if each.tokens]
+            last = [HiddenRows(output, each.segment, 1, len(each.tokens) - 1) for each in going]
+            tokens = [each.tokens[-1] for each in going]
+            self._guess_beside([each.entry for each in going], [each.slot for each in going], last, tokens)
             return
         able = [each for each in followed if self._runner.length(each.slot, "draft") == each.start and each.tokens]
         if not able:
@@ -107,6 +120,32 @@ class DraftHead:
         for entry, slot, length, run in zip(entries, slots, lengths, runs, strict=True):
             if self._runner.length(slot, "draft") > length:
                 self._runner.rewind_drafts(slot, length)
+            entry.sequence.suggest(run)
+
+    def _guess_beside(
+        self,
+        entries: Sequence[Entry],
+        slots: Sequence[int],
+        hidden: Sequence[HiddenRows[Any]],
+        tokens: Sequence[int],
+    ) -> None:
+        """Guess from the decoder's last row of each reply and the token drawn from it; every guess stands there."""
+        runs: list[list[int]] = [[] for _ in entries]
+        for ahead in range(self._depth if entries else 0):
+            if ahead and not any(entry.sequence.promising(ahead, WORTH) for entry in entries):
+                break
+            segments = [
+                Segment(slot, (token,), self._runner.length(slot) - 1)
+                for slot, token in zip(slots, tokens, strict=True)
+            ]
+            output = self._run(segments, hidden)
+            if output is None:
+                break
+            tokens = self._drawn(entries, output, ahead)
+            hidden = [HiddenRows(output, place, 1) for place in range(len(entries))]
+            for run, token in zip(runs, tokens, strict=True):
+                run.append(token)
+        for entry, run in zip(entries, runs, strict=True):
             entry.sequence.suggest(run)
 
     def _drawn(self, entries: Sequence[Entry], output: Output[Any], ahead: int) -> list[int]:

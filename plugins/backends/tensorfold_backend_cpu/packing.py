@@ -19,8 +19,8 @@ from tensorfold.errors import BackendError
 from tensorfold_backend_cpu.blocks import fused_layer
 from tensorfold_backend_cpu.handles import CpuEmbedding, CpuLinear, Part, padded_bias
 from tensorfold_backend_cpu.machine import Machine
-from tensorfold_backend_cpu.panels import Panels, affine_panels, float_panels, joined
-from tensorfold_backend_cpu.quantizing import quantized
+from tensorfold_backend_cpu.panels import AffineSource, Panels, Source, affine_source, alike, float_source, panels_of
+from tensorfold_backend_cpu.quantizing import GROUP, Quantizer
 from tensorfold_backend_cpu.rows import Rows
 
 __all__ = ["CpuPacker", "WeightsMode"]
@@ -103,39 +103,36 @@ class CpuPacker:
         widths = {tensor.shape[1] for tensor in tensors}
         if len(widths) != 1:
             raise BackendError(f"matrices of {sorted(widths)} columns cannot be fused: they must have one width")
+        runs: list[list[tuple[Source, Tensor | None]]] = []
+        for tensor, bias in zip(tensors, biases, strict=True):
+            source = self._source(tensor)
+            if runs and alike(runs[-1][-1][0], source):
+                runs[-1].append((source, bias))
+            else:
+                runs.append([(source, bias)])
         parts: list[Part] = []
         first = 0
-        for tensor, bias in zip(tensors, biases, strict=True):
-            panels = self._panels(tensor)
-            part = Part(panels, first, None if bias is None else padded_bias(bias.f32(), panels))
+        for run in runs:
+            panels = panels_of([source for source, _ in run], tensors[0].shape[1])
+            panels.compile()
+            parts.append(Part(panels, first, _bias(run, panels)))
             first += panels.rows
-            both = _joined(parts[-1], part) if parts else None
-            if both is None:
-                parts.append(part)
-            else:
-                parts[-1] = both
-        for part in parts:
-            part.panels.compile()
         return tuple(parts)
 
-    def _panels(self, tensor: Tensor) -> Panels:
+    def _source(self, tensor: Tensor) -> Source:
         match tensor:
-            case Affine() if self._mode == "exact":
-                return float_panels(Dense(tensor.f32(), "f32"))
-            case Affine():
-                return affine_panels(tensor, tensor.shape[1])
-            case Dense() if self._mode == "exact":
-                return float_panels(tensor)
-            case Dense():
-                return affine_panels(quantized(tensor, 4 if self._mode == "int4" else 8), tensor.shape[1])
+            case Affine() if self._mode != "exact":
+                return affine_source(tensor)
+            case Dense() if self._mode != "exact":
+                made = Quantizer.of(tensor, 4 if self._mode == "int4" else 8)
+                return AffineSource.of(made.bits, GROUP, made.scales, made.biases, made.codes)
+            case _:
+                return float_source(tensor)
 
 
-def _joined(first: Part, second: Part) -> Part | None:
-    """One part of two neighbours that are stored alike."""
-    panels = joined(first.panels, second.panels)
-    if panels is None:
+def _bias(run: Sequence[tuple[Source, Tensor | None]], panels: Panels) -> NDArray[np.float32] | None:
+    """Of all rows of a run; zeros for those that have none when others have one."""
+    if all(bias is None for _, bias in run):
         return None
-    bias = None
-    if first.bias is not None or second.bias is not None:
-        bias = np.concatenate([padded_bias(first.bias, first.panels), padded_bias(second.bias, second.panels)])
-    return Part(panels, first.first, bias)
+    whole = [np.zeros(source.rows, np.float32) if bias is None else bias.f32() for source, bias in run]
+    return padded_bias(np.concatenate(whole), panels)

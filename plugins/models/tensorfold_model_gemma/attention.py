@@ -35,6 +35,8 @@ class NormedAttention(Generic[A]):
     has_values: bool
     eps: float
     """Of the values' norm, which has no weight."""
+    shift: int = 0
+    """Added to the positions at which the queries are rotated."""
 
     def __call__(self, ops: Ops[A], step: Step[A], x: A) -> A:
         """`[R, H]` to `[R, H]`."""
@@ -46,7 +48,7 @@ class NormedAttention(Generic[A]):
             k, v = self._keys_and_values(ops, step, projected, self.k_norm)
             projected, *_ = ops.split(projected, (queries,))
         q = self.q_norm(ops, ops.reshape(projected, -1, self.heads, self.head_dim))
-        seen = ops.attend(step, self.state, ops.rope(step, q, self.rope), k, v, scale=self.scale)
+        seen = ops.attend(step, self.state, ops.rope(step, q, self.rope, shift=self.shift), k, v, scale=self.scale)
         return ops.linear(ops.reshape(seen, -1, queries), self.out)
 
     def _keys_and_values(self, ops: Ops[A], step: Step[A], projected: A, norm: RmsNorm[A]) -> tuple[A, A]:

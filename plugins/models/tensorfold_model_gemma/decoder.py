@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from tensorfold.compute.layers import RmsNorm
 from tensorfold.compute.nested import text_names
 from tensorfold.contracts.arrays import A
+from tensorfold.contracts.family import Decoder
 from tensorfold.contracts.handles import Embedding, Linear
 from tensorfold.contracts.ops import Ops
 from tensorfold.contracts.states import KV, StateSpec
@@ -28,7 +29,7 @@ _TOWERS: Final = ("vision_tower", "audio_tower", "embed_vision", "embed_audio", 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class GemmaDecoder(Generic[A]):
-    """A decoder without a draft head."""
+    """A decoder. Its checkpoints have no draft head; a drafter may have been paired with it."""
 
     embedding: Embedding
     scale: float
@@ -39,11 +40,7 @@ class GemmaDecoder(Generic[A]):
     head: Linear
     softcap: float | None
     """Bounds the logits."""
-
-    @property
-    def draft(self) -> None:
-        """These checkpoints have none."""
-        return
+    draft: Decoder[A] | None = None
 
     def prepare(self, step: Step[A]) -> Mapping[str, NDArray[Any]]:
         """Nothing is computed on the host."""
@@ -51,7 +48,7 @@ class GemmaDecoder(Generic[A]):
 
     def forward(self, ops: Ops[A], step: Step[A]) -> A:
         """The rows after the last norm."""
-        x: A = ops.embed(step.ids, self.embedding) * self.scale
+        x = self.embed(ops, step.ids)
         inputs = None if self.inputs is None else self.inputs(ops, step.ids, x)
         for number, layer in enumerate(self.layers):
             x = layer.body(ops, step, x)
@@ -60,6 +57,11 @@ class GemmaDecoder(Generic[A]):
             if layer.scale != 1.0:
                 x = x * layer.scale
         return self.norm(ops, x)
+
+    def embed(self, ops: Ops[A], ids: A) -> A:
+        """`[R]` ids to `[R, H]`."""
+        rows: A = ops.embed(ids, self.embedding) * self.scale
+        return rows
 
     def logits(self, ops: Ops[A], hidden: A) -> A:
         """`[N, H]` to `[N, V]`."""

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from tensorfold.compute.declared import sampling_defaults
 from tensorfold.compute.nested import senses, text_config, text_stop_ids, towers
 from tensorfold.contracts.arrays import A
 from tensorfold.contracts.chat import ChatFormat
-from tensorfold.contracts.family import Claim, Geometry, GgufArchitecture
+from tensorfold.contracts.family import Claim, Decoder, Geometry, GgufArchitecture
 from tensorfold.contracts.model_config import ModelConfig
 from tensorfold.contracts.weights import Weights
 from tensorfold.errors import CheckpointUnsupported
+from tensorfold_model_gemma.assistant import build_assistant
 from tensorfold_model_gemma.config import VARIANTS, Variant, gemma_config
 from tensorfold_model_gemma.decoder import GemmaDecoder, build, states
 from tensorfold_model_gemma.format import chat_format
+from tensorfold_model_gemma.gemma4 import gemma4_config
 from tensorfold_model_gemma.gguf import ARCHITECTURES
+from tensorfold_model_gemma.pairing import AssistantConfig, assistant_config, refuse_alone
 
 __all__ = ["GemmaFamily"]
 
@@ -46,6 +50,7 @@ class GemmaFamily:
         Raises:
             CheckpointUnsupported: a checkpoint of this family with a feature that is not run.
         """
+        refuse_alone(config)
         found = _recognized(config)
         if found is None:
             return None
@@ -73,6 +78,23 @@ class GemmaFamily:
         """The decoder."""
         return build(gemma_config(config, _variant(config)), weights)
 
+    def check_drafter(self, config: ModelConfig, drafter: ModelConfig) -> None:
+        """A `gemma4_assistant` that was made for this Gemma 4.
+
+        Raises:
+            CheckpointUnsupported: it is something else, or made for another one; named.
+        """
+        _paired(config, drafter)
+
+    def build_drafter(
+        self, config: ModelConfig, decoder: Decoder[A], drafter: ModelConfig, weights: Weights[A]
+    ) -> Decoder[A]:
+        """The decoder with its drafter."""
+        if not isinstance(decoder, GemmaDecoder):
+            raise TypeError(f"a drafter of Gemma is given a {type(decoder).__name__}")
+        target: GemmaDecoder[A] = decoder
+        return replace(target, draft=build_assistant(_paired(config, drafter), target, weights))
+
     def chat(self, config: ModelConfig) -> ChatFormat:
         """Gemma 3's plain text, or Gemma 4's reasoning and calls."""
         return chat_format(_variant(config))
@@ -89,6 +111,13 @@ def _recognized(config: ModelConfig) -> tuple[Variant, Claim] | None:
     if not config.model_type and not config.architectures and text_config(config).values.keys() >= _SHAPE:
         return VARIANTS[-1], Claim(_BY_SHAPE, "the config has no model_type and the keys of a Gemma 4")
     return None
+
+
+def _paired(config: ModelConfig, drafter: ModelConfig) -> AssistantConfig:
+    variant = _variant(config)
+    if variant.read is not gemma4_config:
+        raise CheckpointUnsupported(f"{config.where}: model_type is {config.model_type!r}, and drafters are Gemma 4's")
+    return assistant_config(config, drafter)
 
 
 def _variant(config: ModelConfig) -> Variant:

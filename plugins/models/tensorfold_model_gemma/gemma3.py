@@ -74,6 +74,7 @@ def gemma3_config(config: ModelConfig) -> GemmaConfig:
         heads=heads,
         layers=tuple(
             LayerShape(
+                type=type,
                 kv_heads=kv_heads,
                 head_dim=head_dim,
                 window=layer_window(text, type, 4096, longest),

@@ -103,6 +103,7 @@ def _layers(text: ModelConfig, longest: int) -> tuple[LayerShape, ...]:
             ropes[key] = _rope(text, type, own.head_dim, longest)
         layers.append(
             LayerShape(
+                type=type,
                 kv_heads=own.kv_heads,
                 head_dim=own.head_dim,
                 window=layer_window(text, type, 512, longest),

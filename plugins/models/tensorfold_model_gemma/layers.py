@@ -39,6 +39,8 @@ class LayerBuilder(Generic[A]):
 
     config: GemmaConfig
     weights: Weights[A]
+    drafts: bool = False
+    """The layers are a drafter's: none has keys, and each stands one position behind the last that it reads."""
 
     def norm(self, prefix: str, width: int | None = None) -> RmsNorm[A]:
         """Of hidden rows, or of rows this wide. Gemma 3 stores w and applies 1 + w, Gemma 4 does not."""
@@ -85,7 +87,7 @@ class LayerBuilder(Generic[A]):
     def _normed_attention(self, prefix: str, number: int, shape: LayerShape) -> Block[A]:
         config, weights = self.config, self.weights
         queries, keys = config.heads * shape.head_dim, shape.kv_heads * shape.head_dim
-        own = shape.source == number
+        own = shape.source == number and not self.drafts
         names = ("q_proj", "k_proj", "v_proj")[: 1 + own + (own and shape.has_values)]
         if not own:
             # Left over from training.
@@ -108,6 +110,7 @@ class LayerBuilder(Generic[A]):
             k_norm=self.norm(f"{prefix}.k_norm", shape.head_dim) if own else None,
             has_values=shape.has_values,
             eps=config.eps,
+            shift=int(self.drafts),
         )
 
     # ---- bodies ----------------------------------------------------------------------------------------------

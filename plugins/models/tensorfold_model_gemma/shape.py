@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from tensorfold.contracts.handles import Activation, Rope
+from tensorfold_model_gemma.keys import LayerType
 
 __all__ = ["GemmaConfig", "Generation", "LayerShape", "MixtureSizes", "PerLayerSizes"]
 
@@ -16,6 +17,7 @@ Generation: TypeAlias = Literal[3, 4]
 class LayerShape:
     """One layer."""
 
+    type: LayerType
     kv_heads: int
     head_dim: int
     window: int | None
