@@ -23,7 +23,7 @@ PRIVATE = {
 PUBLIC = {
     "core/tensorfold/cli/check.py": "a test of two lines, in a folder of its own that is deleted",
     "core/tensorfold/cli/new/writing.py": "a plugin's source, for its author to share",
-    "core/tensorfold/cli/program.py": "the null device",
+    "core/tensorfold/cli/null_device.py": "the null device",
     "plugins/extras/tensorfold_extra_checkpoints/download.py": "a model that anybody may download",
     "plugins/extras/tensorfold_extra_checkpoints/gguf_head.py": "the head of such a model, in a folder that is deleted",
     "plugins/extras/tensorfold_extra_checkpoints/hub_cache.py": "the same, in the cache that other programs share",

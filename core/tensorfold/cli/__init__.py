@@ -3,6 +3,7 @@
 | module | what it does |
 |---|---|
 | program | the commands, ours and the plugins'; errors as one line and an exit code |
+| null_device | a stream that nobody reads any more |
 | early | what has to be known before plugins load: `--plugin`, `--dialect`, `--backend`, `--config` |
 | options | settings as flags |
 | serve, assemble, application, backends, startup | a server: its command, its wiring, what it says while it starts |
@@ -28,12 +29,13 @@ __all__ = ["main"]
 
 def main() -> None:
     """The console script."""
+    from tensorfold.cli.null_device import silence
     from tensorfold.cli.program import run
 
     code = run(sys.argv[1:], os.environ)
     try:
         sys.stderr.flush()
     except OSError:
-        # Its disk is full or its reader gone; Python would try once more, and turn any exit code into 120.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+        # Its disk is full or its reader gone.
+        silence(sys.stderr)
     sys.exit(code)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
@@ -13,6 +12,7 @@ import click
 
 from tensorfold.cli.early import Launch, take_early
 from tensorfold.cli.foreign import foreign_commands
+from tensorfold.cli.null_device import silence
 from tensorfold.errors import TensorfoldError
 
 __all__ = ["Program", "run"]
@@ -82,7 +82,7 @@ def run(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
         return 130
     except BrokenPipeError:
         # The reader has gone (`| head`); nothing more can be written, not even at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        silence(sys.stdout)
         return 1
 
 
