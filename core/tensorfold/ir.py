@@ -61,6 +61,7 @@ __all__ = [
     "ToolCallDelta",
     "ToolChoice",
     "ToolResult",
+    "TraceContext",
     "Usage",
     "fold",
 ]
@@ -324,6 +325,15 @@ class ToolChoice(msgspec.Struct, frozen=True):
     """False: at most one call."""
 
 
+class TraceContext(msgspec.Struct, frozen=True):
+    """The caller's place in a distributed trace, in the headers of W3C's Trace Context as they came: unchecked."""
+
+    parent: str
+    """`traceparent`."""
+    state: str = ""
+    """`tracestate`."""
+
+
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """One request for one prompt, whatever API it came through."""
 
@@ -350,6 +360,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """Each delta of the reply tells how many tokens there are up to it."""
     principal: str | None = None
     """The label of the key that asked; never the key."""
+    trace: TraceContext | None = None
+    """For observers; None: the caller named none."""
     deadline: float | None = None
     """Seconds since the epoch after which nobody waits for the reply; None: no deadline."""
 
