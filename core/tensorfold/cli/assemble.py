@@ -13,7 +13,7 @@ import platformdirs
 from tensorfold.chat.prompt import PromptBuilder
 from tensorfold.chat.thinking import ChatDefaults
 from tensorfold.checkpoint.base import Checkpoint
-from tensorfold.checkpoint.open import OpenCheckpoint, open_checkpoint, open_drafter
+from tensorfold.checkpoint.open import OpenCheckpoint, claim_folder, open_checkpoint, open_drafter
 from tensorfold.cli.backends import choose_backend
 from tensorfold.cli.chat_defaults import chat_defaults
 from tensorfold.cli.finding import find_model, model_name, stored_bytes
@@ -117,7 +117,7 @@ def _choose(config: ServeConfig, plugins: Plugins, stages: Stages) -> _Chosen:
     policy = _policy(config, catalog)
     defaults = chat_defaults(config)
     stages.stage("looking for the model")
-    path = find_model(config.model, plugins)
+    path = _find(config, plugins, catalog)
     stages.stage(f"opening {path.name}")
     opened = open_checkpoint(path, catalog.families)
     drafter = _drafter(config, opened, plugins)
@@ -126,6 +126,14 @@ def _choose(config: ServeConfig, plugins: Plugins, stages: Stages) -> _Chosen:
     backend, suitability = choose_backend(catalog.backends, config.backend)
     stages.stage(f"starting {backend.name} on {suitability.device}")
     return _Chosen(catalog, policy, path, opened, drafter, geometry, backend, defaults)
+
+
+def _find(config: ServeConfig, plugins: Plugins, catalog: Catalog) -> Path:
+    """Where the model is. What no family runs is refused by its configs, before its weights are downloaded."""
+    configs = find_model(config.model, plugins, weights=False)
+    if (configs / "config.json").exists():
+        claim_folder(configs, catalog.families)
+    return find_model(config.model, plugins)
 
 
 def _drafter(config: ServeConfig, opened: OpenCheckpoint, plugins: Plugins) -> Checkpoint | None:
