@@ -19,7 +19,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from tensorfold.contracts.observe import Outcome
 from tensorfold.contracts.settings import PluginSettings
-from tensorfold.errors import ConfigError, GenerationFailed, PluginUnavailable
+from tensorfold.errors import ConfigError, GenerationFailed
 from tensorfold.http import create_app
 from tensorfold.ir import Finished, Queued, Request, Stopped, TextDelta, TextPrompt, Timings, Usage
 from tensorfold.testing.asgi import ask
@@ -225,5 +225,5 @@ def test_without_the_library_the_start_says_how_to_get_it(monkeypatch: pytest.Mo
         return real(name, *rest, **more)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(PluginUnavailable, match=r"tensorfold\[otel\]"):
+    with pytest.raises(ConfigError, match=r"tensorfold\[otel\]"):
         exporting("http://localhost:4318", "x")
