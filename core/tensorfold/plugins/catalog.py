@@ -52,7 +52,7 @@ class Catalog:
         families = _distinct("model family", plugins.families(), _name)
         _claims("GGUF architecture", families, lambda family: (each.architecture for each in family.gguf))
         dialects = _distinct("dialect", plugins.dialects(settings), _name)
-        _claims("path", dialects, lambda dialect: (endpoint.path for endpoint in dialect.endpoints))
+        _claims("path", dialects, lambda dialect: (each.path for each in (*dialect.endpoints, *dialect.inquiries)))
         backends = _distinct("backend", plugins.backends(), _name)
         _check_asked(plugins, dialects, backends)
         return cls(
