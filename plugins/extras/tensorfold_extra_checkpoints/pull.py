@@ -86,10 +86,15 @@ class Pull:
 
     def _check_runs(self, listing: Listing) -> None:
         """Refuse what no family runs before its weights are brought."""
+        from tensorfold.checkpoint.drafters import find_drafter
         from tensorfold.checkpoint.open import claim_folder
 
         folder = self._cache.snapshot(listing.name, listing.commit)
-        if (folder / "config.json").exists():
+        if not (folder / "config.json").exists():
+            return
+        if (found := find_drafter(folder, self._families)) is not None:
+            self._display.say(f"{listing.name} drafts for {found.drafter.target}: --draft-model {listing.name}")
+        else:
             opened = claim_folder(folder, self._families)
             self._display.say(f"{listing.name} is run by {opened.family.name}: {opened.claim.reason}")
 
