@@ -20,11 +20,14 @@ from tensorfold.cli.early import take_early
 from tensorfold.cli.program import run
 from tensorfold.errors import CheckpointError, CheckpointNotFound, CheckpointUnsupported, ConfigError
 from tensorfold.plugins import Plugins, Wanted
+from tensorfold.testing.declared_checkpoint import write_declared_drafter
+from tensorfold.testing.family_configs import DRAFTER_CONFIGS
 from tensorfold.testing.tiny import write_tiny
 from tensorfold.testing.tiny_gguf import write_tiny_gguf
 from tensorfold_extra_checkpoints import download as downloading
 from tensorfold_extra_checkpoints import tensorfold_find_checkpoint, tensorfold_list_checkpoints
 from tensorfold_extra_checkpoints.pull import Pull
+from tensorfold_model_gemma.family import GemmaFamily
 
 COMMIT = "c" * 40
 TOKEN = "hf_secret"
@@ -314,6 +317,15 @@ def test_a_model_that_cannot_be_run_is_refused_before_its_weights(pull: Puller, 
     with pytest.raises(CheckpointUnsupported, match="no model family runs this checkpoint"):
         pull()
     assert weights_asked(repository) == []
+
+
+def test_a_drafter_is_brought_like_a_model(pull: Puller, repository: Repository, tmp_path: Path) -> None:
+    """It is run by nobody alone; what it is for is said."""
+    folder = write_declared_drafter(tmp_path / "drafter", GemmaFamily(), DRAFTER_CONFIGS["gemma4"])
+    repository.files = {file.name: file.read_bytes() for file in sorted(folder.iterdir())}
+    assert (pull() / "model.safetensors").read_bytes() == repository.files["model.safetensors"]
+    assert pull.said.lines[0].startswith("org/tiny drafts for a Gemma 4 of hidden size 64")
+    assert pull.said.lines[0].endswith("--draft-model org/tiny")
 
 
 def test_a_quantization_that_is_not_read_is_refused_before_its_weights(pull: Puller, repository: Repository) -> None:

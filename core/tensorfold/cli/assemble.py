@@ -12,8 +12,8 @@ import platformdirs
 
 from tensorfold.chat.prompt import PromptBuilder
 from tensorfold.chat.thinking import ChatDefaults
-from tensorfold.checkpoint.base import Checkpoint
-from tensorfold.checkpoint.open import OpenCheckpoint, claim_folder, open_checkpoint, open_drafter
+from tensorfold.checkpoint.drafters import OpenDrafter, open_drafter
+from tensorfold.checkpoint.open import OpenCheckpoint, claim_folder, open_checkpoint
 from tensorfold.cli.backends import choose_backend
 from tensorfold.cli.chat_defaults import chat_defaults
 from tensorfold.cli.finding import find_model, model_name, stored_bytes
@@ -27,7 +27,7 @@ from tensorfold.config import ServeConfig
 from tensorfold.contracts.backend import Backend, BackendSettings, KeepsCodes, Session
 from tensorfold.contracts.chat import Tokenizer
 from tensorfold.contracts.engine import ModelInfo
-from tensorfold.contracts.family import CanPair, Decoder, Geometry
+from tensorfold.contracts.family import Decoder, Geometry
 from tensorfold.contracts.policy import SchedulerPolicy
 from tensorfold.contracts.tensors import TensorInfo
 from tensorfold.engine.constraints import Constraints
@@ -107,7 +107,7 @@ class _Chosen:
     policy: SchedulerPolicy
     path: Path
     opened: OpenCheckpoint
-    drafter: Checkpoint | None
+    drafter: OpenDrafter | None
     geometry: Geometry
     backend: Backend
     chat_defaults: ChatDefaults
@@ -137,7 +137,7 @@ def _find(config: ServeConfig, plugins: Plugins, catalog: Catalog) -> Path:
     return find_model(config.model, plugins)
 
 
-def _drafter(config: ServeConfig, opened: OpenCheckpoint, plugins: Plugins) -> Checkpoint | None:
+def _drafter(config: ServeConfig, opened: OpenCheckpoint, plugins: Plugins) -> OpenDrafter | None:
     if config.draft_model is None:
         return None
     if config.drafts == "off":
@@ -176,7 +176,7 @@ def _load(config: ServeConfig, chosen: _Chosen, session: Session[Any], stages: S
         keeps_codes=isinstance(session, KeepsCodes) and session.keeps_codes,
         memory=memory,
         independence=independence,
-        drafter=None if chosen.drafter is None else chosen.drafter.path,
+        drafter=None if chosen.drafter is None else chosen.drafter.checkpoint.path,
     )
 
 
@@ -196,14 +196,11 @@ def _read_weights(
 
 
 def _with_drafter(
-    chosen: _Chosen, drafter: Checkpoint, decoder: Decoder[Any], session: Session[Any], stages: Stages
+    chosen: _Chosen, drafter: OpenDrafter, decoder: Decoder[Any], session: Session[Any], stages: Stages
 ) -> Decoder[Any]:
-    family = chosen.opened.family
-    if not isinstance(family, CanPair):
-        raise TypeError(f"a drafter was opened for {family.name}, which has none")
     stages.stage("reading the drafter")
-    config = chosen.opened.checkpoint.config
-    return load_drafter(family, config, decoder, drafter.config, drafter, session.packer, progress=stages.weights)
+    config, source = chosen.opened.checkpoint.config, drafter.checkpoint
+    return load_drafter(drafter.family, config, decoder, source.config, source, session.packer, progress=stages.weights)
 
 
 def _plan_memory(config: ServeConfig, geometry: Geometry, session: Session[Any]) -> MemoryPlan:

@@ -25,7 +25,15 @@ from tensorfold.contracts.tensors import Dense, Tensor, TensorInfo
 from tensorfold.contracts.weights import BlockPacker, Packer, VectorFn
 from tensorfold.errors import WeightsMismatch
 
-__all__ = ["CheckpointWeights", "Progress", "TensorSource", "check_weights", "load_decoder", "load_drafter"]
+__all__ = [
+    "CheckpointWeights",
+    "Progress",
+    "TensorSource",
+    "check_drafter",
+    "check_weights",
+    "load_decoder",
+    "load_drafter",
+]
 
 B = TypeVar("B")
 
@@ -310,16 +318,14 @@ def check_weights(family: ModelFamily, config: ModelConfig, source: TensorSource
     )
 
 
-def check_drafter(
-    family: CanPair, config: ModelConfig, decoder: Decoder[Any], drafter: ModelConfig, source: TensorSource
-) -> tuple[TensorInfo, ...]:
-    """The same of a drafter's checkpoint, for a decoder that is built.
+def check_drafter(family: CanPair, drafter: ModelConfig, source: TensorSource) -> tuple[TensorInfo, ...]:
+    """The same of a drafter's checkpoint.
 
     Raises:
         WeightsMismatch: as `check_weights`.
     """
     what = f"{drafter.where}: the weights do not fit its config"
-    return _checked(what, source, partial(family.build_drafter, config, decoder, drafter))
+    return _checked(what, source, partial(family.declare_drafter, drafter))
 
 
 def _checked(what: str, source: TensorSource, build: Callable[[Any], object]) -> tuple[TensorInfo, ...]:
@@ -367,7 +373,7 @@ def load_drafter(
     progress: Progress | None = None,
 ) -> Decoder[A]:
     """A decoder with a drafter of its own checkpoint; raises what `load_decoder` raises, of that checkpoint."""
-    checked = check_drafter(family, config, decoder, drafter, source)
+    checked = check_drafter(family, drafter, source)
     weights = CheckpointWeights(source, packer, progress=_told(checked, progress))
     return family.build_drafter(config, decoder, drafter, weights)
 

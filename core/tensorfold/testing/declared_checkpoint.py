@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorfold.compute.declaring import declared_tensors
-from tensorfold.contracts.family import ModelFamily
+from tensorfold.compute.declaring import declared_drafter_tensors, declared_tensors
+from tensorfold.contracts.family import CanPair, ModelFamily
 from tensorfold.contracts.model_config import ModelConfig
 from tensorfold.testing.random_tensors import RandomTensors, ReplacedTensors
 from tensorfold.testing.safetensors_writer import Stored, write_stored
 from tensorfold.testing.tiny import write_texts
 
-__all__ = ["declared_arrays", "declared_source", "write_declared"]
+__all__ = ["declared_arrays", "declared_source", "write_declared", "write_declared_drafter"]
 
 
 def declared_source(
@@ -40,12 +40,21 @@ def write_declared(
     folder: Path, family: ModelFamily, config: Mapping[str, Any], *, seed: int = 0, draft: bool = True
 ) -> Path:
     """A folder with such a checkpoint, whose config's vocabulary is the tiny tokenizer's."""
+    return _written(folder, config, declared_arrays(family, config, seed=seed, draft=draft))
+
+
+def write_declared_drafter(folder: Path, family: CanPair, config: Mapping[str, Any], *, seed: int = 0) -> Path:
+    """A folder with such a drafter, whose tokens are in no clusters."""
+    shapes = declared_drafter_tensors(family, ModelConfig(config, {}, "config.json"))
+    source = RandomTensors(shapes, seed)
+    return _written(folder, config, {name: source.read(name).f32() for name in shapes})
+
+
+def _written(folder: Path, config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Path:
     write_texts(folder, config)
-    arrays = declared_arrays(family, config, seed=seed, draft=draft)
     kinds = {"i": "I64", "f": "F32"}
-    write_stored(
-        folder / "model.safetensors", {name: Stored(kinds[each.dtype.kind], each) for name, each in arrays.items()}
-    )
+    stored = {name: Stored(kinds[each.dtype.kind], each) for name, each in arrays.items()}
+    write_stored(folder / "model.safetensors", stored)
     return folder
 
 

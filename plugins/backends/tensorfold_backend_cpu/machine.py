@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tensorfold_backend_cpu.kernels.calls import WORDS, Call
 from tensorfold_backend_cpu.memory import Buffer, Memory, Pool, Workspace
@@ -57,6 +58,12 @@ class Machine:
         """Record prepared calls."""
         self._pending.extend(lines.addresses)
         self._kept.append(lines)
+        self._kept.extend(each for each in kept if not isinstance(each, Buffer))
+
+    def lines(self, words: NDArray[np.int64], *kept: object) -> None:
+        """Record calls whose lines are `[n, WORDS]`."""
+        self._pending.extend((int(words.ctypes.data) + _LINE * np.arange(len(words))).tolist())
+        self._kept.append(words)
         self._kept.extend(each for each in kept if not isinstance(each, Buffer))
 
     def run(self) -> None:

@@ -97,10 +97,15 @@ class Pull:
         """Refuse what no family runs before its weights are brought."""
         if self._families is None:
             return
+        from tensorfold.checkpoint.drafters import find_drafter
         from tensorfold.checkpoint.open import claim_folder
 
         folder = self._cache.snapshot(listing.name, listing.commit)
-        if (folder / "config.json").exists():
+        if not (folder / "config.json").exists():
+            return
+        if (found := find_drafter(folder, self._families)) is not None:
+            self._display.say(f"{listing.name} drafts for {found.drafter.target}: --draft-model {listing.name}")
+        else:
             opened = claim_folder(folder, self._families)
             self._display.say(f"{listing.name} is run by {opened.family.name}: {opened.claim.reason}")
 

@@ -9,17 +9,17 @@ from tensorfold.compute.declared import sampling_defaults
 from tensorfold.compute.nested import senses, text_config, text_stop_ids, towers
 from tensorfold.contracts.arrays import A
 from tensorfold.contracts.chat import ChatFormat
-from tensorfold.contracts.family import Claim, Decoder, Geometry, GgufArchitecture
+from tensorfold.contracts.family import Claim, Decoder, Drafter, Geometry, GgufArchitecture
 from tensorfold.contracts.model_config import ModelConfig
 from tensorfold.contracts.weights import Weights
 from tensorfold.errors import CheckpointUnsupported
-from tensorfold_model_gemma.assistant import build_assistant
+from tensorfold_model_gemma.assistant import Assistant, assistant_body
 from tensorfold_model_gemma.config import VARIANTS, Variant, gemma_config
 from tensorfold_model_gemma.decoder import GemmaDecoder, build, states
 from tensorfold_model_gemma.format import chat_format
 from tensorfold_model_gemma.gemma4 import gemma4_config
 from tensorfold_model_gemma.gguf import ARCHITECTURES
-from tensorfold_model_gemma.pairing import AssistantConfig, assistant_config, refuse_alone
+from tensorfold_model_gemma.pairing import AssistantConfig, alone_config, is_assistant, paired_config, refuse_alone
 
 __all__ = ["GemmaFamily"]
 
@@ -78,6 +78,23 @@ class GemmaFamily:
         """The decoder."""
         return build(gemma_config(config, _variant(config)), weights)
 
+    def drafter(self, config: ModelConfig) -> Drafter | None:
+        """Of a `gemma4_assistant`, the Gemma 4 models that it fits."""
+        if not is_assistant(config):
+            return None
+        read = alone_config(config)
+        return Drafter(
+            target=f"a Gemma 4 of hidden size {read.target}, with a vocabulary of {read.body.vocabulary} tokens and"
+            f" windows of {read.sliding}",
+            layers=len(read.body.layers),
+            hidden=read.body.hidden,
+            vocabulary=read.body.vocabulary,
+        )
+
+    def declare_drafter(self, drafter: ModelConfig, weights: Weights[A]) -> None:
+        """All that its checkpoint holds."""
+        assistant_body(alone_config(drafter), weights)
+
     def check_drafter(self, config: ModelConfig, drafter: ModelConfig) -> None:
         """A `gemma4_assistant` that was made for this Gemma 4.
 
@@ -93,7 +110,7 @@ class GemmaFamily:
         if not isinstance(decoder, GemmaDecoder):
             raise TypeError(f"a drafter of Gemma is given a {type(decoder).__name__}")
         target: GemmaDecoder[A] = decoder
-        return replace(target, draft=build_assistant(_paired(config, drafter), target, weights))
+        return replace(target, draft=Assistant(target, assistant_body(_paired(config, drafter), weights)))
 
     def chat(self, config: ModelConfig) -> ChatFormat:
         """Gemma 3's plain text, or Gemma 4's reasoning and calls."""
@@ -117,7 +134,7 @@ def _paired(config: ModelConfig, drafter: ModelConfig) -> AssistantConfig:
     variant = _variant(config)
     if variant.read is not gemma4_config:
         raise CheckpointUnsupported(f"{config.where}: model_type is {config.model_type!r}, and drafters are Gemma 4's")
-    return assistant_config(config, drafter)
+    return paired_config(config, drafter)
 
 
 def _variant(config: ModelConfig) -> Variant:
