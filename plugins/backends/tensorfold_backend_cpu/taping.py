@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -101,5 +102,5 @@ def record(machine: Machine, inputs: Sequence[Rows], compute: Callable[[], Rows]
 def _told_apart(inputs: Sequence[Rows]) -> bool:
     """Whether an address says which input is meant."""
     ranges = sorted((each.address, each.address + each.extent) for each in inputs)
-    apart = all(end <= start for (_, end), (start, _) in zip(ranges, ranges[1:], strict=False))
+    apart = all(end <= start for (_, end), (start, _) in pairwise(ranges))
     return apart and all(start >= _LEAST_ADDRESS for start, _ in ranges)
