@@ -75,7 +75,12 @@ class Pool:
 
 
 def _rounded(size: int) -> int:
-    """Up to the next quarter of a power of two, so that few sizes occur."""
+    """Up to the next quarter of a power of two, or to the power when that is much, so that few sizes occur.
+
+    What is never written to takes no memory.
+    """
+    if size > _LARGE:
+        return 1 << (size - 1).bit_length()
     quarter = max(64, 1 << max(0, size - 1).bit_length() >> 3)
     return (size + quarter - 1) // quarter * quarter
 
