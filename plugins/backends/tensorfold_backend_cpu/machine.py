@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from array import array
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
 
@@ -33,7 +34,7 @@ class Lines:
         memory.bytes[:] = np.frombuffer(written, np.uint8)
         self.words: NDArray[np.int64] = memory.array(np.int64, len(written) // 8)
         """All lines, end to end."""
-        self.addresses = list(range(memory.address, memory.address + len(written), _LINE))
+        self.addresses = array("q", range(memory.address, memory.address + len(written), _LINE))
 
     @staticmethod
     def of(calls: Iterable[Call], *kept: object) -> Lines:
@@ -50,7 +51,7 @@ class Machine:
         self.workspace = Workspace()
         self._tapes_pool = Pool()
         """Lends what is between on tapes, of which one runs at a time."""
-        self._pending: list[int] = []
+        self._pending = array("q")
         self._kept: list[Any] = []
         self._tape = Memory(_LINE * _TAPE)
         self._written = 0
@@ -103,12 +104,12 @@ class Machine:
 
     def _forget(self) -> None:
         """Nothing is recorded."""
-        self._pending = []
+        self._pending = array("q")
         self._kept.clear()
         self.workspace.retired.clear()
         self._written = 0
 
     def close(self) -> None:
         """Send the threads home."""
-        self._pending.clear()
+        self._forget()
         self.team.close()
