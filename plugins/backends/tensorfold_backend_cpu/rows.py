@@ -74,12 +74,24 @@ class Rows:
         """A part of the same memory, `offset` bytes in."""
         return Rows(self.machine, shape, self.dtype, self.owner, self.address + offset, stride)
 
+    def again(self) -> Rows:
+        """The same rows, of which no integers were made yet."""
+        return self.view(self.shape, 0, self.stride)
+
     # ---- what it is ------------------------------------------------------------------------------------------
 
     @property
     def count(self) -> int:
         """Elements."""
         return math.prod(self.shape)
+
+    @property
+    def extent(self) -> int:
+        """Bytes from the first row's beginning to the last one's end."""
+        if 0 in self.shape:
+            return 0
+        rows = self.shape[0] if self.shape else 1
+        return (rows - 1) * self.stride + self.count // rows * self.dtype.itemsize
 
     @property
     def whole(self) -> bool:
@@ -109,6 +121,10 @@ class Rows:
             return self.floats()
         if self.whole:
             return self
+        return self.copy()
+
+    def copy(self) -> Rows:
+        """These floats in memory of their own, without gaps."""
         copy = Rows.new(self.machine, self.shape)
         self.machine.call(
             Gather(
