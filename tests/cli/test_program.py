@@ -112,7 +112,10 @@ def test_what_cannot_be_is_one_line_and_exit_code_2(
         (["nonsense"], "no such command 'nonsense'; see `tensorfold --help`"),
         (["serve", "--prot", "1"], "no such option '--prot'"),
         (["serve", "a", "b"], "got unexpected extra argument (b); see `tensorfold serve --help`"),
-        (["bench", "--rate", "1", "--concurrency", "1"], "--concurrency and --rate exclude each other; see `tensorfold bench --help`"),
+        (
+            ["bench", "--rate", "1", "--concurrency", "1"],
+            "--concurrency and --rate exclude each other; see `tensorfold bench --help`",
+        ),
     ],
 )
 def test_a_wrong_word_is_one_line_too_and_says_where_the_right_ones_are(

@@ -33,7 +33,7 @@ class Reader(Generic[A]):
 
     def sample(self, output: Output[A], draws: Sequence[Draw]) -> list[Drawn]:
         """One token for each draw; `Draw.row` indexes the output's wanted rows."""
-        if len(draws) == output.rows <= LOGITS_BLOCK and all(draw.row == place for place, draw in enumerate(draws)):
+        if len(draws) == output.rows <= LOGITS_BLOCK and [draw.row for draw in draws] == [*range(output.rows)]:
             return self._session.sample(self._logits(output, range(output.rows)), draws)
         drawn: dict[int, Drawn] = {}
         order = sorted(range(len(draws)), key=lambda index: draws[index].row)

@@ -163,16 +163,17 @@ class Runner(Generic[A]):
     def _run(
         self, decoder: Decoder[A], segments: Sequence[Segment], group: Group, inputs: Mapping[str, A]
     ) -> Output[A]:
-        kind = self._checked(segments, group)
+        held = [self._slots[each.slot] for each in segments]
+        kind = self._checked(segments, held, group)
         ranges = [PagedRange(each.slot, each.start, each.start + len(each.tokens)) for each in segments]
         for copy in self._tables.reserve(ranges, group):
             self._store.copy_page(copy.key, copy.source, copy.target)
-        step = self._steps.build(kind, segments, group, [self._slots[each.slot].tokens[group] for each in segments])
+        before = [each.tokens[group] for each in held]
+        step = self._steps.build(kind, segments, group, before)
         self._prepare(decoder, step, inputs)
-        for each in segments:
-            held = self._slots[each.slot]
-            held.open[group] = (each.start, len(each.tokens))
-            held.tokens[group].extend(each.tokens)
+        for each, slot, tokens in zip(segments, held, before, strict=True):
+            slot.open[group] = (each.start, len(each.tokens))
+            tokens += each.tokens
         return self._compute(decoder, step, group)
 
     def _prepare(self, decoder: Decoder[A], step: Step[A], inputs: Mapping[str, A]) -> None:
@@ -182,24 +183,25 @@ class Runner(Generic[A]):
     def _compute(self, decoder: Decoder[A], step: Step[A], group: Group) -> Output[A]:
         ops = self._ops[step.kind]
         hidden = decoder.forward(ops, step)
-        bounds = self._steps.wanted_bounds(step.segments)
+        bounds = step.bounds if step.wanted is None else self._steps.wanted_bounds(step.segments)
         picked = self._pick(ops, hidden, step, bounds)
         self._session.finish()
         return Output(hidden, picked, bounds, step.bounds, group)
 
-    def _checked(self, segments: Sequence[Segment], group: Group) -> Kind:
+    @staticmethod
+    def _checked(segments: Sequence[Segment], held: Sequence[_Slot], group: Group) -> Kind:
         kinds: set[Kind] = {each.kind for each in segments}
         if len(kinds) != 1 or (kinds == {"chunk"} and len(segments) != 1):
             raise BackendError("a step is one chunk segment, or any number of rows segments")
         if len({each.slot for each in segments}) != len(segments):
             raise BackendError("two segments of one step have the same slot")
-        for each in segments:
-            if group in self._slots[each.slot].open:
+        for each, slot in zip(segments, held, strict=True):
+            if group in slot.open:
                 raise BackendError(f"slot {each.slot} has open rows: commit them before the next forward")
-            if each.start != self.length(each.slot, group) or not each.tokens:
+            if each.start != len(slot.tokens[group]) or not each.tokens:
                 raise BackendError(
                     f"a segment of {len(each.tokens)} tokens begins at {each.start}, and slot {each.slot} is"
-                    f" {self.length(each.slot, group)} long"
+                    f" {len(slot.tokens[group])} long"
                 )
         return kinds.pop()
 

@@ -14,6 +14,7 @@ from tensorfold.http.audience import Audience
 from tensorfold.http.flight import Flight
 from tensorfold.http.front import FrontPool
 from tensorfold.http.guard import read_credentials
+from tensorfold.http.outlet import outlet_of
 from tensorfold.http.request_log import Asked, RequestLog
 from tensorfold.http.settings import HttpSettings
 from tensorfold.http.visit import Visit
@@ -78,7 +79,7 @@ class Generation:
         if exchange.stream:
             resp.content_type = self._codec.stream_media_type
             resp.set_headers({"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
-            resp.stream = flight.stream(exchange.encoder(), self._codec.keep_alive)
+            resp.stream = flight.stream(exchange.encoder(), self._codec.keep_alive, outlet_of(req.scope))
         else:
             resp.content_type = self._codec.media_type
             resp.data = exchange.answer(await flight.answer())
