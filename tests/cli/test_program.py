@@ -94,6 +94,9 @@ def test_plugins_are_listed_with_whose_they_are_and_their_state(capsys: pytest.C
         (["serve", "--port", "http"], "tensorfold: --port is 'http', and must be an integer"),
         (["serve", "--port", "-1"], "tensorfold: --port is -1, and must be between 0 and 65535"),
         (["chat", "--url", "ftp://x"], "tensorfold: ftp://x is no URL of a server"),
+        (["chat", "MODEL", "--url", "x"], "tensorfold: MODEL and --url exclude each other"),
+        (["info", "~no-such-user/x"], "tensorfold: there is no folder or file"),
+        (["plugins", "--plugin", "~no-such-user/x.py"], "tensorfold: plugin extras/x"),
     ],
 )
 def test_what_cannot_be_is_one_line_and_exit_code_2(
@@ -112,7 +115,10 @@ def test_what_cannot_be_is_one_line_and_exit_code_2(
         (["nonsense"], "no such command 'nonsense'; see `tensorfold --help`"),
         (["serve", "--prot", "1"], "no such option '--prot'"),
         (["serve", "a", "b"], "got unexpected extra argument (b); see `tensorfold serve --help`"),
-        (["bench", "--rate", "1", "--concurrency", "1"], "--concurrency and --rate exclude each other; see `tensorfold bench --help`"),
+        (
+            ["bench", "--rate", "1", "--concurrency", "1"],
+            "--concurrency and --rate exclude each other; see `tensorfold bench --help`",
+        ),
     ],
 )
 def test_a_wrong_word_is_one_line_too_and_says_where_the_right_ones_are(
