@@ -470,3 +470,10 @@ def test_the_command_prints_where_it_is_and_what_it_does(
     assert "downloading model.safetensors" in told.err
     assert run(["pull", "org/gone"], environment) == 2
     assert capsys.readouterr().err.startswith("tensorfold: org/gone cannot be pulled")
+
+
+def test_nothing_is_asked_of_the_hub_where_that_is_forbidden(pull: Puller, repository: Repository) -> None:
+    pull.environment["HF_HUB_OFFLINE"] = "1"
+    with pytest.raises(CheckpointNotFound, match="HF_HUB_OFFLINE is set"):
+        pull()
+    assert repository.asked == []

@@ -94,6 +94,9 @@ def test_plugins_are_listed_with_whose_they_are_and_their_state(capsys: pytest.C
         (["serve", "--port", "http"], "tensorfold: --port is 'http', and must be an integer"),
         (["serve", "--port", "-1"], "tensorfold: --port is -1, and must be between 0 and 65535"),
         (["chat", "--url", "ftp://x"], "tensorfold: ftp://x is no URL of a server"),
+        (["chat", "MODEL", "--url", "x"], "tensorfold: MODEL and --url exclude each other"),
+        (["info", "~no-such-user/x"], "tensorfold: there is no folder or file"),
+        (["plugins", "--plugin", "~no-such-user/x.py"], "tensorfold: plugin extras/x"),
     ],
 )
 def test_what_cannot_be_is_one_line_and_exit_code_2(

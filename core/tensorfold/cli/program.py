@@ -89,7 +89,9 @@ def run(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
 def _in_one_line(error: click.ClickException) -> str:
     """What click says of a wrong command line, and where the right words stand."""
     message = error.format_message()
-    said = message[:1].lower() + message[1:].replace("\n", " ")
+    said = " ".join(message.split())
+    if not said[:2].isupper():
+        said = said[:1].lower() + said[1:]
     if isinstance(error, click.UsageError) and error.ctx is not None:
         return f"{said.rstrip('.')}; see `{error.ctx.command_path} --help`"
     return said

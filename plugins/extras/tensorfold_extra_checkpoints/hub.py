@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Final
 
 from tensorfold.errors import CheckpointNotFound
 from tensorfold_extra_checkpoints.hub_cache import HubCache
 from tensorfold_extra_checkpoints.names import NAME
 
 __all__ = ["find_on_hub"]
-
-OFFLINE: Final = "HF_HUB_OFFLINE"
-"""Keeps every program of the Hub's from the network."""
 
 
 def find_on_hub(name: str, *, weights: bool = True) -> Path | None:
@@ -29,9 +25,6 @@ def find_on_hub(name: str, *, weights: bool = True) -> Path | None:
         return None
     if (current := HubCache(os.environ).current(name, weights=weights)) is not None:
         return current
-    missing = f"there is no folder {name}, it is not in the Hub's cache, and"
-    if os.environ.get(OFFLINE, "").upper() in ("1", "ON", "YES", "TRUE"):
-        raise CheckpointNotFound(f"{missing} {OFFLINE} keeps it from being downloaded")
     # Imported here, since a plugin is loaded by commands that download nothing.
     from tensorfold_extra_checkpoints.pull import Pull
     from tensorfold_extra_checkpoints.showing import Lines
@@ -39,4 +32,4 @@ def find_on_hub(name: str, *, weights: bool = True) -> Path | None:
     try:
         return Pull(os.environ, None, Lines()).run(name, weights=weights)
     except CheckpointNotFound as error:
-        raise CheckpointNotFound(f"{missing} {error}") from None
+        raise CheckpointNotFound(f"there is no folder {name}, it is not in the Hub's cache, and {error}") from None
