@@ -24,7 +24,9 @@ PUBLISHED = Path(__file__).parent / "published"
 
 SIZES: dict[str, tuple[str, float, float, float, int, int, int]] = {
     "qwen3.8-27b": ("qwen", 26.90, 64, 147, 64, 262144, 248320),
-    # Of every four positions one index key is kept; one for each would make it 27 KiB.
+    # 12 sparse layers, in bfloat16: keys and values of 2 heads of 256 are 12 x 2 x 2 x 256 x 2 bytes = 24 KiB a position.
+    # An indexer reads one key of 128 for each block of 4, the mean of theirs, normed and rotated as the first of them is:
+    # 12 x 128 x 2 bytes / 4 = 3/4 KiB. Keeping all raw keys, as transformers does, would make it 24 + 3 = 27 KiB.
     "qwen3.8-flash-next": ("flash_next", 176.94, 24 + 3 / 4, 110, 48, 262144, 248320),
     "glm-5.3": ("glm", 743.38, 93, 0, 78, 1048576, 154880),
     "nemotron-3.5-lightning": ("nemotron", 31.58, 6, 47, 52, 262144, 131072),

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Final
 
 from tensorfold.compute.declared import sampling_defaults
-from tensorfold.compute.nested import senses, text_config, text_stop_ids, towers
+from tensorfold.compute.nested import senses, text_config, text_stop_ids
+from tensorfold.compute.recognizing import Recognizer
 from tensorfold.contracts.arrays import A
 from tensorfold.contracts.chat import ChatFormat
 from tensorfold.contracts.family import Claim, Decoder, Drafter, Geometry, GgufArchitecture
@@ -27,8 +28,6 @@ _SHAPE: Final = frozenset(
     {"hidden_size", "num_hidden_layers", "hidden_size_per_layer_input", "attention_k_eq_v", "num_kv_shared_layers"}
 )
 """Keys that together only a Gemma 4 has."""
-_BY_SHAPE: Final = 20
-"""The score of such a config: above a guess from keys that most models have."""
 
 
 class GemmaFamily:
@@ -51,17 +50,11 @@ class GemmaFamily:
             CheckpointUnsupported: a checkpoint of this family with a feature that is not run.
         """
         refuse_alone(config)
-        found = _recognized(config)
-        if found is None:
-            return None
-        variant, claim = found
-        gemma_config(config, variant)
-        left = towers(config)
-        return Claim(claim.score, f"{claim.reason}, its {' and '.join(left)} tower left") if left else claim
+        return _RECOGNIZER.claim(config)
 
     def geometry(self, config: ModelConfig) -> Geometry:
         """From the config alone."""
-        variant = _variant(config)
+        variant = _RECOGNIZER.variant(config)
         read = gemma_config(config, variant)
         return Geometry(
             vocabulary=read.vocabulary,
@@ -76,7 +69,7 @@ class GemmaFamily:
 
     def build(self, config: ModelConfig, weights: Weights[A]) -> GemmaDecoder[A]:
         """The decoder."""
-        return build(gemma_config(config, _variant(config)), weights)
+        return build(gemma_config(config, _RECOGNIZER.variant(config)), weights)
 
     def drafter(self, config: ModelConfig) -> Drafter | None:
         """Of a `gemma4_assistant`, the Gemma 4 models that it fits."""
@@ -114,31 +107,20 @@ class GemmaFamily:
 
     def chat(self, config: ModelConfig) -> ChatFormat:
         """Gemma 3's plain text, or Gemma 4's reasoning and calls."""
-        return chat_format(_variant(config))
-
-
-def _recognized(config: ModelConfig) -> tuple[Variant, Claim] | None:
-    for variant in VARIANTS:
-        if config.model_type in variant.model_types:
-            return variant, Claim(100, f"model_type {config.model_type}")
-    for variant in VARIANTS:
-        for architecture in variant.architectures:
-            if architecture in config.architectures:
-                return variant, Claim(50, f"architecture {architecture}")
-    if not config.model_type and not config.architectures and text_config(config).values.keys() >= _SHAPE:
-        return VARIANTS[-1], Claim(_BY_SHAPE, "the config has no model_type and the keys of a Gemma 4")
-    return None
+        return chat_format(_RECOGNIZER.variant(config))
 
 
 def _paired(config: ModelConfig, drafter: ModelConfig) -> AssistantConfig:
-    variant = _variant(config)
+    variant = _RECOGNIZER.variant(config)
     if variant.read is not gemma4_config:
         raise CheckpointUnsupported(f"{config.where}: model_type is {config.model_type!r}, and drafters are Gemma 4's")
     return paired_config(config, drafter)
 
 
-def _variant(config: ModelConfig) -> Variant:
-    found = _recognized(config)
-    if found is None:
-        raise CheckpointUnsupported(f"{config.where}: model_type is {config.model_type!r}, which is not of this family")
-    return found[0]
+def _guess(config: ModelConfig) -> tuple[Variant, Claim] | None:
+    if not text_config(config).values.keys() >= _SHAPE:
+        return None
+    return VARIANTS[-1], Claim(20, "the config has no model_type and the keys of a Gemma 4")
+
+
+_RECOGNIZER: Final = Recognizer(variants=VARIANTS, check=gemma_config, guess=_guess)
