@@ -26,7 +26,8 @@ from tensorfold_model_llama.family import LlamaFamily
 from tensorfold_model_qwen.family import QwenFamily
 
 NAMES = ("llama", "llama by operations", "gemma3", "qwen3_5")
-"""Layers that are one list of calls, the same by single operations, and models that compute on the host, too."""
+"""Layers that are one list of calls, the same by single operations, layers with further norms and factors, and a model
+that computes on the host, too."""
 WIDTHS = (1, 3, 1, 3, 8, 1, 8)
 """Rows of steps: each number is recorded, and played after others."""
 
@@ -124,7 +125,7 @@ def _story(own: Model) -> list[NDArray[np.float32]]:
     return logits
 
 
-@pytest.mark.parametrize("name", NAMES[:2])
+@pytest.mark.parametrize("name", NAMES[:3])
 def test_a_decoder_is_asked_once_for_each_number_of_rows(name: str, session: CpuSession) -> None:
     """Behind a step of more rows, so that no block has to grow."""
     own = model(name, session)
