@@ -40,14 +40,15 @@ class Inbox:
             return True
         if self._size > self._limit:
             return False
-        merged = _merged(self._events[-1], event) if len(self._events) >= _MERGE_FROM else None
-        if merged is None:
-            self._events.append(event)
-            self._size += _EVENT
-        else:
-            self._events[-1] = merged
         self._size += _length(event)
-        self._wake()
+        waiting = len(self._events)
+        if waiting >= _MERGE_FROM and (merged := _merged(self._events[-1], event)) is not None:
+            self._events[-1] = merged
+            return True
+        self._events.append(event)
+        self._size += _EVENT
+        if not waiting:
+            self._wake()
         return True
 
     def end(self, event: Event) -> None:
