@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from collections.abc import Callable
 
 from tensorfold.http.connection import ClientGone
@@ -138,6 +139,8 @@ class _Relay:
         self._outlet = outlet
         self._encode = encode
         self._loop = asyncio.get_running_loop()
+        # What is logged while a piece is encoded belongs to the request, whoever has brought the events.
+        self._context = contextvars.copy_context()
         self._due = False
         self.stopped: asyncio.Future[None] = self._loop.create_future()
 
@@ -145,7 +148,7 @@ class _Relay:
         """There is something to be written."""
         if not self._due:
             self._due = True
-            self._loop.call_soon(self._write)
+            self._loop.call_soon(self._write, context=self._context)
 
     def _write(self) -> None:
         self._due = False
