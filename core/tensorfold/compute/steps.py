@@ -65,7 +65,7 @@ class StepBuilder(Generic[A]):
     @staticmethod
     def _wanted(segments: Sequence[Segment], bounds: Sequence[tuple[int, int]]) -> NDArray[np.int32] | None:
         """The rows whose logits are asked for; None: every row."""
-        if all([each.want == "all" or (each.want == "last" and len(each.tokens) == 1) for each in segments]):
+        if all(each.want == "all" or (each.want == "last" and len(each.tokens) == 1) for each in segments):
             return None
         rows: list[int] = []
         for each, (first, last) in zip(segments, bounds, strict=True):

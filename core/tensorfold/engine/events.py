@@ -12,6 +12,8 @@ from tensorfold.ir import Event, Failed, Finished, Progress, Stopped, TextDelta,
 
 __all__ = ["LocalStream", "Postbox"]
 
+_LAST = (Finished, Failed)
+
 
 class Postbox:
     """Carries events to the streams of one event loop. `post` and `flush` belong to the engine thread."""
@@ -202,7 +204,7 @@ class LocalStream:
         """An event has arrived. What comes after the last one is dropped."""
         if self._complete:
             return
-        if isinstance(event, Finished | Failed):
+        if isinstance(event, _LAST):
             self._complete = True
             self._on_end(self)
         if self._sink is not None:

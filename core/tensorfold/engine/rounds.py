@@ -58,11 +58,14 @@ class Rounds:
         # What guesses leave is shared out for runs that gates force.
         more = max(0, self._rows - len(entries) - sum(counts)) // len(entries)
         offers: list[tuple[Entry, Window]] = []
+        rows = 0
         for entry, count in zip(entries, counts, strict=True):
             if entry.active.ended:
                 continue
             try:
-                offers.append((entry, entry.sequence.next_window(count, count + 1 + more)))
+                window = entry.sequence.next_window(count, count + 1 + more, rows)
+                offers.append((entry, window))
+                rows += len(window.tokens)
             except Exception as error:  # noqa: BLE001 (a plugin may raise anything)
                 self._steps.roster.blame([entry.active], error, "choosing its next tokens")
         # A later choice of the same request may have failed it.
@@ -125,7 +128,8 @@ class Rounds:
         """The draws of all rows in one call, window by window."""
         draws: list[Draw] = []
         for (first, _), window in zip(output.bounds, windows, strict=True):
-            draws += [draw.at(first + draw.row) for draw in window.draws]
+            # Where they stand already, unless a reply before them has failed since.
+            draws += [draw.at(row) for row, draw in enumerate(window.draws, first)]
         drawn = self._steps.runner.sample(output, draws)
         if len(drawn) == len(windows):
             return [[each] for each in drawn]

@@ -33,7 +33,7 @@ class Window(msgspec.Struct, frozen=True, eq=False):
     start: int
     """Position of the first of them."""
     draws: tuple[Draw, ...]
-    """One a row; `row` counts from the window's first."""
+    """One a row, in order; `row` is what the window was told that its first one is."""
     states: tuple[GateStates, ...]
     """The gates' states before each draw."""
     guesses: tuple[int, ...]
@@ -157,21 +157,22 @@ class Sequence:
         chance = 1.0 if self.replaying else self._odds[source].rate
         return tuple(chance ** (place + 1) for place in range(len(proposals)))
 
-    def next_window(self, guesses: int, rows: int) -> Window:
-        """The last token and up to `guesses` guesses; with tokens that a gate forces, up to `rows` rows.
+    def next_window(self, guesses: int, rows: int, row: int = 0) -> Window:
+        """The last token and up to `guesses` guesses; with tokens that a gate forces, up to `rows` rows, the first one being
+        the step's `row`.
 
         Raises:
             GenerationFailed: the gates allow no token here.
         """
-        return self._window((self.tokens[-1],), guesses, 1 if self.serial else min(rows, self.left))
+        return self._window((self.tokens[-1],), guesses, 1 if self.serial else min(rows, self.left), row)
 
-    def _window(self, pending: tuple[int, ...], most: int, rows: int) -> Window:
+    def _window(self, pending: tuple[int, ...], most: int, rows: int, row: int = 0) -> Window:
         verdict = self.job.gates.verdict(self._states) if self._gated else FREE
         if verdict.dead:
             raise GenerationFailed(
                 f"no token may follow token {len(self.tokens)} of the reply: the request's constraints allow none"
             )
-        first = self._draw(0, verdict, self._counts)
+        first = self._draw(row, 0, verdict, self._counts)
         if rows == 1 or (self._unguessed and verdict.forced is None):
             start = len(self.job.ids) + len(self.tokens) - len(pending)
             return Window(pending, start, (first,), (self._states,), (), (), "drafter")
@@ -197,7 +198,7 @@ class Sequence:
                 counts[guess] += 1
             guesses.keep(guess)
             states.append(after)
-            draws.append(self._draw(len(draws), verdict, counts))
+            draws.append(self._draw(first.row + len(draws), len(draws), verdict, counts))
         return Window(
             tokens=(*pending, *guesses.kept),
             start=self.position - len(pending),
@@ -232,9 +233,10 @@ class Sequence:
         """
         return Draw(row=row, key=self._key, position=self.position + ahead, rule=self.job.rule, counts=self._counts)
 
-    def _draw(self, row: int, verdict: Verdict, counts: Mapping[int, int]) -> Draw:
+    def _draw(self, row: int, ahead: int, verdict: Verdict, counts: Mapping[int, int]) -> Draw:
+        """The draw of the token `ahead` of the next one."""
         job = self.job
-        position = len(job.ids) + len(self.tokens) + row
+        position = len(job.ids) + len(self.tokens) + ahead
         return Draw(row, self._key, position, job.rule, verdict.allowed, verdict.forced, counts, job.request.logprobs)
 
     # ---- accepting -----------------------------------------------------------------------------------------

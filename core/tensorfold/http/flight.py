@@ -77,7 +77,9 @@ class Flight:
 
     async def _pump(self, multiplexer: Multiplexer, index: int, run: Run) -> None:
         try:
-            await run.pump(lambda event: self._deliver(multiplexer, index, event))
+            # A lone request's choices keep their numbers, so that its deltas need nobody who joins them to others.
+            put = self._inbox.put if len(self._runs) == 1 else None
+            await run.pump(lambda event: self._deliver(multiplexer, index, event), put)
         finally:
             self._audience.ended(run.request, self._endpoint, run.outcome())
 
@@ -118,7 +120,7 @@ class Flight:
         heartbeat = _Heartbeat(self._inbox, self._settings.keep_alive_seconds)
 
         def encode(events: list[Event]) -> bytes:
-            data = b"".join(map(encoder.feed, events)) if events else keep_alive
+            data = b"".join([encoder.feed(event) for event in events]) if events else keep_alive
             if data:
                 heartbeat.beat()
             return data

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from collections.abc import Callable
 
 from tensorfold.http.connection import ClientGone
@@ -40,14 +41,15 @@ class Inbox:
             return True
         if self._size > self._limit:
             return False
-        merged = _merged(self._events[-1], event) if len(self._events) >= _MERGE_FROM else None
-        if merged is None:
-            self._events.append(event)
-            self._size += _EVENT
-        else:
-            self._events[-1] = merged
         self._size += _length(event)
-        self._wake()
+        waiting = len(self._events)
+        if waiting >= _MERGE_FROM and (merged := _merged(self._events[-1], event)) is not None:
+            self._events[-1] = merged
+            return True
+        self._events.append(event)
+        self._size += _EVENT
+        if not waiting:
+            self._wake()
         return True
 
     def end(self, event: Event) -> None:
@@ -137,6 +139,8 @@ class _Relay:
         self._outlet = outlet
         self._encode = encode
         self._loop = asyncio.get_running_loop()
+        # What is logged while a piece is encoded belongs to the request, whoever has brought the events.
+        self._context = contextvars.copy_context()
         self._due = False
         self.stopped: asyncio.Future[None] = self._loop.create_future()
 
@@ -144,7 +148,7 @@ class _Relay:
         """There is something to be written."""
         if not self._due:
             self._due = True
-            self._loop.call_soon(self._write)
+            self._loop.call_soon(self._write, context=self._context)
 
     def _write(self) -> None:
         self._due = False
