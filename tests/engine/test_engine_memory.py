@@ -78,6 +78,18 @@ def test_replies_that_outgrow_the_memory_yield_and_resume_exactly() -> None:
     assert details["positions_free"] == details["positions_total"] == 320
 
 
+@pytest.mark.parametrize("share", [0.0, 0.25])
+@pytest.mark.parametrize("length", range(17, 25))
+def test_what_is_yielded_serves_the_others_first(length: int, share: float) -> None:
+    """Drafted windows need more than replies reserve; the one that yields does not take it back before their next round."""
+    requests = [request("a", length, 200), request("b", 20, 200), request("c", 20, 200)]
+    alone = [shown(serve(each, positions=1024)[0][0]) for each in requests]
+    tight = EngineSettings(growth=1, decode_share=share)
+    sent, details = serve(*requests, positions=320, window=256, settings=tight, wrong=2)
+    assert details["preemptions_total"] >= 2
+    assert [shown(each) for each in sent] == alone
+
+
 def test_a_resumed_prompt_does_not_begin_twice() -> None:
     """`Started` comes once, and progress never goes back."""
     requests = [request(letter, 100, 150, progress=True) for letter in "ab"]

@@ -63,6 +63,8 @@ class Scheduler:
         self._owed = 0.0
         """Seconds that running replies still get before the next chunk."""
         self._rounds = 0
+        self._short = False
+        """Whether one has yielded its memory to the others since the last round."""
         self._requests: int | None = 0
         """That hold a slot; None: to be counted again."""
 
@@ -87,7 +89,7 @@ class Scheduler:
 
     def next(self, now: float) -> Turn | None:
         """The next step; None when nothing can run, which is so only while nobody holds a slot."""
-        if self.running and self._owed > 0:
+        if self.running and (self._owed > 0 or self._short):
             return self._round()
         entry = self._next_prompt(now)
         if entry is not None:
@@ -96,6 +98,7 @@ class Scheduler:
 
     def _round(self) -> RowsTurn:
         """The replies that have waited longest, as many as share a round."""
+        self._short = False
         turn = tuple(self.running[: self._most])
         if len(self.running) > self._most:
             self.running = [*self.running[self._most :], *turn]
@@ -216,6 +219,8 @@ class Scheduler:
         if len(self.holders) < 2:
             return False
         self.preempt(self._victim(None) or max(self.holders, key=lambda entry: entry.admitted))
+        # Else the one that yielded might take its memory back before the others use it, and so on for ever.
+        self._short = True
         return True
 
     def _victim(self, wanting: Waiting | None) -> Entry | None:
