@@ -1,7 +1,7 @@
 """The front: 1,000 open streams of the scripted model through the whole path, against a bare Falcon generator's events.
 
-Both servers run under uvicorn, each in a process of its own, and are flooded in turns. The whole path is rendering,
-queue, scheduler, rounds, sampling, detokenizer, parser, codec and SSE. Rates are events over the seconds of processor
+Each runs in a process of its own, the one as users run it and the other under uvicorn, and they are flooded in turns. The
+whole path is rendering, queue, scheduler, rounds, sampling, detokenizer, parser, codec and SSE. Rates are events over the seconds of processor
 time that the server took for them: what one core of its own would give, whatever else the machine does meanwhile.
 
 Then the whole path is held at a quarter of its rate, and each token's way is timed, from the step that computes it to
@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from statistics import median
@@ -27,9 +27,10 @@ from typing import Any
 import falcon.asgi
 import uvicorn
 
+from tensorfold.contracts.dialect import Dialect, Resource
 from tensorfold.contracts.step import Step
 from tensorfold.engine.settings import EngineSettings
-from tensorfold.http import HttpSettings, create_app
+from tensorfold.http import HttpSettings, ServerSettings, create_app, run_server
 from tensorfold.observe import configure_logs
 from tensorfold.testing.dialects import MODEL
 from tensorfold.testing.scripted import Script
@@ -94,48 +95,50 @@ class Pace:
             self.times.setdefault(self.streams[each.slot], []).append(now)
 
 
-class Metered:
-    """An application that also tells the processor seconds of its process, and what `pace` has noted."""
+class Told:
+    """A resource that tells the processor seconds of its process, or what `pace` has noted."""
 
-    def __init__(self, app: Callable[..., Awaitable[None]], pace: Pace) -> None:
-        self._app = app
-        self._pace = pace
+    def __init__(self, read: Callable[[], object]) -> None:
+        self._read = read
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["path"] not in (METER, TIMES):
-            await self._app(scope, receive, send)
-            return
-        told = time.process_time() if scope["path"] == METER else self._pace.times
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        await send({"type": "http.response.body", "body": json.dumps(told).encode()})
+    async def on_get(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
+        """In JSON."""
+        resp.data = json.dumps(self._read()).encode()
 
 
 def serve(kind: str, port: int, streams: int, tokens: int, rate: float) -> None:
     """In the child: until it is killed."""
     configure_logs("json", "error")
-    pace = Pace(rate)
     if kind == "bare":
-        app: Any = falcon.asgi.App()
-        app.add_route(PATH, Bare(tokens))
-    else:
-        reply = tuple((REPLY * (1 + tokens // len(REPLY)))[:tokens])
-        engine = toy_engine(
-            [Script(tuple(_prompt(number).encode()), reply) for number in range(streams)],
-            tokenizer=ToyTokenizer(),
-            window=1024,
-            lanes=streams,
-            positions=1024 * streams,
-            on_step=pace.step if rate else None,
-            settings=EngineSettings(front_queue=4 * streams, prefix_bytes=0),
-        )
-        engine.start()
-        app = create_app(
-            engine=engine,
-            model=MODEL,
-            dialects=[openai_dialect()],
-            settings=HttpSettings(max_requests=4 * streams),
-        )
-    uvicorn.run(Metered(app, pace), host="127.0.0.1", port=port, log_level="error", lifespan="off", backlog=4096)
+        bare: falcon.asgi.App[falcon.asgi.Request, falcon.asgi.Response] = falcon.asgi.App()
+        bare.add_route(PATH, Bare(tokens))
+        bare.add_route(METER, Told(time.process_time))
+        uvicorn.run(bare, host="127.0.0.1", port=port, log_level="error", lifespan="off", backlog=4096)
+        return
+    pace = Pace(rate)
+    reply = tuple((REPLY * (1 + tokens // len(REPLY)))[:tokens])
+    engine = toy_engine(
+        [Script(tuple(_prompt(number).encode()), reply) for number in range(streams)],
+        tokenizer=ToyTokenizer(),
+        window=1024,
+        lanes=streams,
+        positions=1024 * streams,
+        on_step=pace.step if rate else None,
+        settings=EngineSettings(front_queue=4 * streams, prefix_bytes=0),
+    )
+    engine.start()
+    told = Dialect(
+        name="told",
+        errors=openai_dialect().errors,
+        resources=lambda _: [Resource(METER, Told(time.process_time)), Resource(TIMES, Told(lambda: pace.times))],
+    )
+    app = create_app(
+        engine=engine,
+        model=MODEL,
+        dialects=[openai_dialect(), told],
+        settings=HttpSettings(max_requests=4 * streams),
+    )
+    run_server(app, ServerSettings(port=port, max_connections=4 * streams), on_ready=lambda _: None)
 
 
 def _prompt(number: int) -> str:

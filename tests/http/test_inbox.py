@@ -78,6 +78,103 @@ def test_past_the_bound_events_are_refused_and_the_last_is_not() -> None:
     assert inbox.put(TextDelta(0, "again"))
 
 
+async def turns() -> None:
+    """Let the loop turn until nothing is left that was put off to its next turn."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+class Pipe:
+    """An outlet that remembers what is written."""
+
+    def __init__(self) -> None:
+        self.ready = True
+        self.written: list[bytes] = []
+
+    def write(self, piece: bytes) -> None:
+        self.written.append(piece)
+
+
+def encoded(events: list[Event]) -> bytes:
+    return b"".join(event.text.encode() for event in events if isinstance(event, TextDelta)) if events else b"-"
+
+
+def test_a_relay_writes_in_one_piece_what_comes_in_one_turn_of_the_loop() -> None:
+    """Two events of one turn are one piece, a silence is one of its own, and the last event ends the relay."""
+
+    async def scene() -> list[bytes]:
+        inbox, pipe = Inbox(1000), Pipe()
+        inbox.put(TextDelta(0, "a"))
+        relaying = asyncio.create_task(inbox.relay(pipe, encoded))
+        for text in "bcd":
+            await turns()
+            inbox.put(TextDelta(0, text))
+            inbox.put(TextDelta(0, text))
+        await turns()
+        inbox.silence()
+        await turns()
+        inbox.end(TextDelta(0, "z"))
+        await relaying
+        assert inbox.over
+        return pipe.written
+
+    assert asyncio.run(scene()) == [b"a", b"bb", b"cc", b"dd", b"-", b"z"]
+
+
+def test_a_relay_stops_where_its_outlet_is_not_ready_and_loses_nothing() -> None:
+    """What has come meanwhile is taken as before, in order; a later relay goes on behind it."""
+
+    async def scene() -> tuple[list[bytes], list[Event]]:
+        inbox, pipe = Inbox(1000), Pipe()
+        relaying = asyncio.create_task(inbox.relay(pipe, encoded))
+        await asyncio.sleep(0)
+        inbox.put(TextDelta(0, "a"))
+        await turns()
+        pipe.ready = False
+        inbox.put(TextDelta(0, "b"))
+        await relaying
+        inbox.put(TextDelta(0, "c"))
+        waiting = await inbox.take()
+        pipe.ready = True
+        inbox.put(TextDelta(0, "d"))
+        inbox.end(TextDelta(0, "e"))
+        await inbox.relay(pipe, encoded)
+        return pipe.written, waiting
+
+    written, waiting = asyncio.run(scene())
+    assert (written, waiting) == ([b"a", b"de"], [TextDelta(0, "b"), TextDelta(0, "c")])
+
+
+def test_a_relay_is_told_of_a_hang_up_and_writes_nothing_behind_it() -> None:
+    async def scene() -> None:
+        inbox, pipe = Inbox(1000), Pipe()
+        relaying = asyncio.create_task(inbox.relay(pipe, encoded))
+        await asyncio.sleep(0)
+        inbox.put(TextDelta(0, "a"))
+        inbox.hang_up()
+        try:
+            await relaying
+        finally:
+            assert pipe.written == []
+
+    with pytest.raises(ClientGone):
+        asyncio.run(scene())
+
+
+def test_what_an_encoder_raises_in_a_relay_comes_out_of_it() -> None:
+    async def scene() -> None:
+        inbox = Inbox(1000)
+        inbox.put(TextDelta(0, "a"))
+
+        def fails(events: list[Event]) -> bytes:
+            raise ValueError(events)
+
+        await inbox.relay(Pipe(), fails)
+
+    with pytest.raises(ValueError, match="'a'"):
+        asyncio.run(scene())
+
+
 deltas = some.one_of(
     some.builds(TextDelta, some.integers(0, 1), some.text(max_size=3)),
     some.builds(ThinkingDelta, some.integers(0, 1), some.text(max_size=3)),

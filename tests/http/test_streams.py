@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ import pytest
 from tensorfold.errors import GenerationFailed, InvalidRequest, Rejected
 from tensorfold.http import HttpSettings
 from tensorfold.ir import Finished, Request, Stopped, TextDelta, Timings, Usage
+from tensorfold.testing.asgi import ask
 from tensorfold.testing.dialects import reply_events
 from tensorfold.testing.scripted_engine import ScriptItem
 
@@ -253,3 +255,40 @@ def test_one_failed_prompt_fails_the_stream_once_and_cancels_the_others(rig: Rig
         assert events[0]["error"]["message"] == "broken"
         assert events[1:] == ["[DONE]"]
     assert made.engine.cancelled == [made.engine.requests[0].id]
+
+
+def test_a_stream_is_the_same_under_a_server_that_is_written_to_by_send_alone(rig: Rig, chat: dict[str, Any]) -> None:
+    """The server's own protocol takes pieces directly; under any other one the client reads the same events."""
+
+    def told(events: list[Any]) -> list[Any]:
+        return [
+            {name: value for name, value in event.items() if name not in ("id", "created")}
+            if isinstance(event, dict)
+            else event
+            for event in events
+        ]
+
+    body = json.dumps({**chat, "stream": True}).encode()
+    elsewhere = ask(rig().app, "POST", "/v1/chat/completions", body=body)
+    with rig().serve() as client:
+        own = stream(client, chat)
+    assert told(payloads(elsewhere.body.decode())) == told(payloads(own.text))
+
+
+def test_two_streams_that_are_asked_for_at_once_on_one_connection_come_one_after_the_other(
+    rig: Rig, connect: Callable[..., socket.socket], chat: dict[str, Any]
+) -> None:
+    """Pieces of a second, pipelined answer never get into the first."""
+    body = json.dumps({**chat, "stream": True}).encode()
+    request = b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n" % len(body)
+    with rig().serve() as client:
+        connection = connect(client)
+        connection.sendall(request + b"\r\n" + body + request + b"Connection: close\r\n\r\n" + body)
+        read = b""
+        while piece := connection.recv(1 << 16):
+            read += piece
+    first, second = read.split(b"HTTP/1.1 200 OK")[1:]
+    for answer in (first, second):
+        pieces = [answer.index(text) for text in (b'"Hel"', b'"lo"', b"[DONE]")]
+        assert pieces == sorted(pieces)
+        assert answer.endswith(b"0\r\n\r\n")

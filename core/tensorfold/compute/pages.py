@@ -154,16 +154,24 @@ class PageTables:
         growing: list[tuple[TableKey, PagedRange]] = []
         for key in self.keys(group):
             needed = 0
+            pool = self._pools[key]
             for each in ranges:
                 # PERF: a reply takes a page only every 64th token.
-                if (pages := self._needed(each, key)) > 0:
-                    needed += pages
-                    growing.append((key, each))
+                if self._fits(each, self._tables.get((each.slot, key), ()), pool):
+                    continue
+                needed += self._needed(each, key)
+                growing.append((key, each))
             if needed > self._pools[key].free:
                 raise OutOfPages(
                     f"{needed} more pages of {PAGE} positions are needed and {self._pools[key].free} are free"
                 )
         return [copy for key, each in growing for copy in self._grow(each, key)]
+
+    @staticmethod
+    def _fits(wanted: PagedRange, table: Sequence[int], pool: PagePool) -> bool:
+        """Whether the table has all pages that it takes, and none that another holder has as well."""
+        start = wanted.start
+        return wanted.end <= len(table) * PAGE and (start % PAGE == 0 or not pool.shared(table[start // PAGE]))
 
     def _needed(self, wanted: PagedRange, key: TableKey) -> int:
         table = self._tables.get((wanted.slot, key), ())
@@ -198,6 +206,8 @@ class PageTables:
             table = self._tables.get((slot, key))
             if table is None:
                 continue
+            if key.window is None and len(table) * PAGE < length + PAGE:
+                continue  # PERF: no page lies wholly behind the length, as after nearly every token
             pool = self._pools[key]
             while len(table) > -(-length // PAGE):
                 page = table.pop()

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from tensorfold.compute.holdings import Memory, Pages, Pool
 from tensorfold.compute.output import HiddenRows, Output
 from tensorfold.compute.pages import GONE, PagedRange, PagePool, PageTables, pages_a_sequence
+from tensorfold.compute.reading import Reader
 from tensorfold.compute.snapshots import Snapshot, export_snapshot, import_snapshot, snapshot_bytes
 from tensorfold.compute.steps import StepBuilder
 from tensorfold.contracts.arrays import A
@@ -24,9 +25,6 @@ from tensorfold.contracts.step import Kind, Segment, Step
 from tensorfold.errors import BackendError
 
 __all__ = ["HiddenRows", "Memory", "Output", "Pages", "Runner"]
-
-LOGITS_BLOCK = 64
-"""Rows whose logits are computed in one call, whatever was asked for, so that memory stays bounded."""
 
 
 @dataclass(slots=True)
@@ -72,6 +70,7 @@ class Runner(Generic[A]):
             "rows": session.ops("rows", self._store, geometry.states),
         }
         self._decoder: Decoder[A] = session.capture(decoder) if isinstance(session, CanCapture) else decoder
+        self._reader = Reader(self._decoder, session, self._ops["rows"])
         self._tables = PageTables(pages)
         self._slots: dict[int, _Slot] = {}
         self._free = list(range(lanes - 1, -1, -1))
@@ -164,16 +163,17 @@ class Runner(Generic[A]):
     def _run(
         self, decoder: Decoder[A], segments: Sequence[Segment], group: Group, inputs: Mapping[str, A]
     ) -> Output[A]:
-        kind = self._checked(segments, group)
+        held = [self._slots[each.slot] for each in segments]
+        kind = self._checked(segments, held, group)
         ranges = [PagedRange(each.slot, each.start, each.start + len(each.tokens)) for each in segments]
         for copy in self._tables.reserve(ranges, group):
             self._store.copy_page(copy.key, copy.source, copy.target)
-        step = self._steps.build(kind, segments, group, [self._slots[each.slot].tokens[group] for each in segments])
+        before = [each.tokens[group] for each in held]
+        step = self._steps.build(kind, segments, group, before)
         self._prepare(decoder, step, inputs)
-        for each in segments:
-            held = self._slots[each.slot]
-            held.open[group] = (each.start, len(each.tokens))
-            held.tokens[group].extend(each.tokens)
+        for each, slot, tokens in zip(segments, held, before, strict=True):
+            slot.open[group] = (each.start, len(each.tokens))
+            tokens += each.tokens
         return self._compute(decoder, step, group)
 
     def _prepare(self, decoder: Decoder[A], step: Step[A], inputs: Mapping[str, A]) -> None:
@@ -183,24 +183,25 @@ class Runner(Generic[A]):
     def _compute(self, decoder: Decoder[A], step: Step[A], group: Group) -> Output[A]:
         ops = self._ops[step.kind]
         hidden = decoder.forward(ops, step)
-        bounds = self._steps.wanted_bounds(step.segments)
+        bounds = step.bounds if step.wanted is None else self._steps.wanted_bounds(step.segments)
         picked = self._pick(ops, hidden, step, bounds)
         self._session.finish()
         return Output(hidden, picked, bounds, step.bounds, group)
 
-    def _checked(self, segments: Sequence[Segment], group: Group) -> Kind:
+    @staticmethod
+    def _checked(segments: Sequence[Segment], held: Sequence[_Slot], group: Group) -> Kind:
         kinds: set[Kind] = {each.kind for each in segments}
         if len(kinds) != 1 or (kinds == {"chunk"} and len(segments) != 1):
             raise BackendError("a step is one chunk segment, or any number of rows segments")
         if len({each.slot for each in segments}) != len(segments):
             raise BackendError("two segments of one step have the same slot")
-        for each in segments:
-            if group in self._slots[each.slot].open:
+        for each, slot in zip(segments, held, strict=True):
+            if group in slot.open:
                 raise BackendError(f"slot {each.slot} has open rows: commit them before the next forward")
-            if each.start != self.length(each.slot, group) or not each.tokens:
+            if each.start != len(slot.tokens[group]) or not each.tokens:
                 raise BackendError(
                     f"a segment of {len(each.tokens)} tokens begins at {each.start}, and slot {each.slot} is"
-                    f" {self.length(each.slot, group)} long"
+                    f" {len(slot.tokens[group])} long"
                 )
         return kinds.pop()
 
@@ -247,39 +248,11 @@ class Runner(Generic[A]):
 
     def sample(self, output: Output[A], draws: Sequence[Draw]) -> list[Drawn]:
         """One token for each draw; `Draw.row` indexes the output's wanted rows."""
-        if len(draws) == output.rows <= LOGITS_BLOCK and all(draw.row == place for place, draw in enumerate(draws)):
-            return self._session.sample(self._logits(output, range(output.rows)), draws)
-        drawn: dict[int, Drawn] = {}
-        order = sorted(range(len(draws)), key=lambda index: draws[index].row)
-        for block in self._blocks(sorted({draw.row for draw in draws})):
-            place = {row: number for number, row in enumerate(block)}
-            inside = [index for index in order if draws[index].row in place]
-            logits = self._logits(output, block)
-            answers = self._session.sample(logits, [draws[index].at(place[draws[index].row]) for index in inside])
-            drawn.update(zip(inside, answers, strict=True))
-        return [drawn[index] for index in range(len(draws))]
+        return self._reader.sample(output, draws)
 
     def logits(self, output: Output[A], rows: Sequence[int]) -> NDArray[np.float32]:
         """`[len(rows), V]` of these wanted rows, on the host; the same bits that `sample` reads."""
-        blocks = [self._session.numpy(self._logits(output, block)) for block in self._blocks(rows)]
-        return np.concatenate(blocks)
-
-    @staticmethod
-    def _blocks(rows: Sequence[int]) -> list[Sequence[int]]:
-        return [rows[first : first + LOGITS_BLOCK] for first in range(0, len(rows), LOGITS_BLOCK)]
-
-    def _logits(self, output: Output[A], rows: Sequence[int]) -> A:
-        if output.picked is None:
-            raise BackendError("no row's logits were asked for in this step")
-        ops = self._ops["rows"]
-        whole = len(rows) == output.rows and list(rows) == list(range(output.rows))
-        picked = (
-            output.picked if whole else ops.rows(output.picked, self._session.array(np.asarray(rows, dtype=np.int32)))
-        )
-        decoder = self._decoder if output.group == "main" else self._decoder.draft
-        if decoder is None:
-            raise BackendError("this model has no draft head")
-        return decoder.logits(ops, picked)
+        return self._reader.logits(output, rows)
 
     # ---- snapshots -----------------------------------------------------------------------------------------
 

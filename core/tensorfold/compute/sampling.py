@@ -12,7 +12,7 @@ exact in any order, and a selection of the largest logits gives what the whole s
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,24 +36,26 @@ Ids = NDArray[np.int64]
 
 def draw_rows(logits: NDArray[np.float32], draws: Sequence[Draw]) -> list[Drawn]:
     """One token for each draw; `logits` is `[N, V]` and `Draw.row` indexes it."""
-    plain = [place for place, draw in enumerate(draws) if _is_plain(draw)]
+    plain = [draw.row for draw in draws if _is_plain(draw)]
     if len(plain) < 2:
         return [draw_row(logits[draw.row], draw) for draw in draws]
-    drawn = dict(zip(plain, _largest_of(logits, [draws[place].row for place in plain]), strict=True))
-    return [drawn.get(place) or draw_row(logits[draw.row], draw) for place, draw in enumerate(draws)]
+    drawn = _largest_of(logits, plain)
+    if len(plain) == len(draws):
+        return drawn
+    following = iter(drawn)
+    return [next(following) if _is_plain(draw) else draw_row(logits[draw.row], draw) for draw in draws]
 
 
-def _largest_of(logits: NDArray[np.float32], rows: Sequence[int]) -> Iterator[Drawn | None]:
-    """The largest logit of each row, ties to the lower id; None for a row that is not finite throughout.
+def _largest_of(logits: NDArray[np.float32], rows: list[int]) -> list[Drawn]:
+    """The largest logit of each row, ties to the lower id.
 
     PERF: numpy's overhead once for all rows. Where a row holds NaN, that is what it finds; where it holds +inf or
     nothing but -inf, that is the largest.
     """
-    whole = len(rows) == len(logits) and all(row == place for place, row in enumerate(rows))
-    picked = logits if whole else logits[list(rows)]
+    picked = logits if rows == [*range(len(logits))] else logits[rows]
     tokens = picked.argmax(axis=1)
     finite = np.isfinite(picked[np.arange(len(rows)), tokens]).tolist()
-    return (Drawn(token) if good else None for token, good in zip(tokens.tolist(), finite, strict=True))
+    return [Drawn(token) if good else NOT_FINITE for token, good in zip(tokens.tolist(), finite, strict=True)]
 
 
 def draw_row(row: NDArray[np.float32], draw: Draw) -> Drawn:
@@ -84,7 +86,15 @@ def draw_row(row: NDArray[np.float32], draw: Draw) -> Drawn:
 
 def _is_plain(draw: Draw) -> bool:
     """Whether the largest logit is drawn as it stands, and nothing else is asked for."""
-    return draw.logprobs is None and draw.allowed is None and draw.forced is None and _is_plain_greedy(draw.rule)
+    rule = draw.rule
+    return (
+        rule.temperature == 0
+        and draw.logprobs is None
+        and draw.allowed is None
+        and draw.forced is None
+        and not rule.logit_bias
+        and not rule.penalizes
+    )
 
 
 def _is_plain_greedy(rule: SamplingRule) -> bool:

@@ -34,7 +34,6 @@ class StepBuilder(Generic[A]):
             tokens += each.tokens
             places += range(each.start, each.start + len(each.tokens))
             bounds.append((first, len(tokens)))
-        total = len(tokens)
         ids = np.asarray(tokens, dtype=np.int32)
         positions = np.asarray(places, dtype=np.int32)
         wanted = self._wanted(segments, bounds)
@@ -50,7 +49,7 @@ class StepBuilder(Generic[A]):
             pages={
                 key: tuple(self._tables.pages(each.slot, key) for each in segments) for key in self._tables.keys(group)
             },
-            wanted=None if len(wanted) == total else self._session.array(wanted),
+            wanted=None if wanted is None else self._session.array(wanted),
         )
 
     def wanted_bounds(self, segments: Sequence[Segment]) -> tuple[tuple[int, int], ...]:
@@ -58,13 +57,16 @@ class StepBuilder(Generic[A]):
         bounds: list[tuple[int, int]] = []
         total = 0
         for each in segments:
-            count = {"none": 0, "last": 1, "all": len(each.tokens)}[each.want]
+            count = 0 if each.want == "none" else 1 if each.want == "last" else len(each.tokens)
             bounds.append((total, total + count))
             total += count
         return tuple(bounds)
 
     @staticmethod
-    def _wanted(segments: Sequence[Segment], bounds: Sequence[tuple[int, int]]) -> NDArray[np.int32]:
+    def _wanted(segments: Sequence[Segment], bounds: Sequence[tuple[int, int]]) -> NDArray[np.int32] | None:
+        """The rows whose logits are asked for; None: every row."""
+        if all(each.want == "all" or (each.want == "last" and len(each.tokens) == 1) for each in segments):
+            return None
         rows: list[int] = []
         for each, (first, last) in zip(segments, bounds, strict=True):
             match each.want:

@@ -35,7 +35,7 @@ class SamplingRule:
     @property
     def penalizes(self) -> bool:
         """Whether a draw depends on which tokens came before."""
-        return (self.presence_penalty, self.frequency_penalty, self.repetition_penalty) != (0.0, 0.0, 1.0)
+        return self.presence_penalty != 0.0 or self.frequency_penalty != 0.0 or self.repetition_penalty != 1.0
 
 
 class Draw(msgspec.Struct, frozen=True, eq=False):

@@ -23,6 +23,10 @@ class Entry:
     sequence: Sequence
     id: str
     """Unique in this engine."""
+    priority: Literal["foreground", "background"]
+    """The request's."""
+    prompt_tokens: int
+    """Of the prompt, all of them."""
     slot: int | None = None
     """The Runner's slot; None: it waits."""
     computed: int = 0
@@ -35,7 +39,7 @@ class Entry:
     @property
     def prompt_done(self) -> bool:
         """Whether all of the prompt is computed."""
-        return self.computed == len(self.sequence.job.ids)
+        return self.computed == self.prompt_tokens
 
     @property
     def next_chunk(self) -> Chunk:
@@ -46,12 +50,7 @@ class Entry:
     @property
     def prompt_left(self) -> int:
         """Prompt tokens still to compute."""
-        return len(self.sequence.job.ids) - self.computed
-
-    @property
-    def priority(self) -> Literal["foreground", "background"]:
-        """The request's."""
-        return self.active.job.request.priority
+        return self.prompt_tokens - self.computed
 
 
 class ActiveRequest:
@@ -70,7 +69,13 @@ class ActiveRequest:
         self.ended = False
         """Its last event is posted."""
         self.entries = tuple(
-            Entry(self, Sequence(job, choice, chances), f"{number}.{choice}:{job.request.id}")
+            Entry(
+                active=self,
+                sequence=Sequence(job, choice, chances),
+                id=f"{number}.{choice}:{job.request.id}",
+                priority=job.request.priority,
+                prompt_tokens=len(job.ids),
+            )
             for choice in range(job.choices)
         )
         self.sleeping = list(self.entries[1:])
@@ -85,21 +90,17 @@ class ActiveRequest:
         """Log-probabilities of the tokens of each continuation that was scored so far."""
         self.top: int | None = None
         """The likeliest token behind the prompt, when its continuations are scored."""
-        self._stream = stream
+        self.stream = stream
+        """Where its events go."""
         self._echoed = False
         self._began: float | None = None
         self._first_token: float | None = None
         self._reached = 0
 
-    @property
-    def stream(self) -> LocalStream:
-        """Where its events go."""
-        return self._stream
-
     def post(self, *events: Event) -> None:
         """Send events with this round's other ones."""
         for event in events:
-            self._stream.post(event)
+            self.stream.post(event)
 
     def reached(self, computed: int) -> bool:
         """So much of the prompt is computed; False when it was so before (a prompt that is computed again)."""
@@ -128,6 +129,11 @@ class ActiveRequest:
     def since_begin(self, now: float) -> float:
         """Seconds since its first chunk began."""
         return 0.0 if self._began is None else now - self._began
+
+    @property
+    def began_reply(self) -> bool:
+        """Whether a token was kept."""
+        return self._first_token is not None
 
     def first_token(self, now: float) -> None:
         """A token was kept."""

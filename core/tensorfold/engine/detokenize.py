@@ -21,6 +21,8 @@ class Detokenizer:
         self._spelled = spelled
         # Bytes that are no UTF-8 become U+FFFD as soon as that is certain, exactly as in a whole decode.
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._begun = False
+        """Whether the decoder holds the beginning of a character."""
 
     def visible(self, token: int) -> bool:
         """Whether the token adds to the text."""
@@ -28,7 +30,14 @@ class Detokenizer:
 
     def feed(self, token: int) -> str:
         """The characters that this token completes."""
-        return self._decoder.decode(self._tokenizer.token_bytes(token)) if self.visible(token) else ""
+        if not self.visible(token):
+            return ""
+        data = self._tokenizer.token_bytes(token)
+        if not self._begun and data.isascii():
+            return data.decode("ascii")
+        text = self._decoder.decode(data)
+        self._begun = bool(self._decoder.getstate()[0])
+        return text
 
     def finish(self) -> str:
         """The reply has ended: U+FFFD for a character that was begun, else nothing."""

@@ -12,6 +12,8 @@ from tensorfold.ir import Event, Failed, Finished, Progress, Stopped, TextDelta,
 
 __all__ = ["LocalStream", "Postbox"]
 
+_LAST = (Finished, Failed)
+
 
 class Postbox:
     """Carries events to the streams of one event loop. `post` and `flush` belong to the engine thread."""
@@ -19,25 +21,29 @@ class Postbox:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._mail: deque[tuple[LocalStream, Event]] = deque()
-        self._posted = False
+        self._called = False
+        """Whether the loop has been called and has not come yet. Set by the engine thread, unset by the loop."""
 
     def post(self, stream: LocalStream, event: Event) -> None:
         """Put an event in the box; it leaves with the next flush."""
         self._mail.append((stream, event))
-        self._posted = True
 
     def flush(self) -> None:
         """Wake the loop once, if there is anything. A loop that is closed has no readers left."""
-        if not self._posted:
+        if self._called or not self._mail:
             return
-        self._posted = False
+        self._called = True
         try:
             self._loop.call_soon_threadsafe(self._deliver)
         except RuntimeError:
+            self._called = False
             self._mail.clear()
 
     def _deliver(self) -> None:
-        while self._mail:
+        # In this order: what is posted from here on is delivered now, or calls again.
+        self._called = False
+        # No more than there is now, or an engine that is faster than the loop would keep it from all else.
+        for _ in range(len(self._mail)):
             stream, event = self._mail.popleft()
             stream.push(event)
 
@@ -198,7 +204,7 @@ class LocalStream:
         """An event has arrived. What comes after the last one is dropped."""
         if self._complete:
             return
-        if isinstance(event, Finished | Failed):
+        if isinstance(event, _LAST):
             self._complete = True
             self._on_end(self)
         if self._sink is not None:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from tensorfold.contracts.gates import Gate, ReplacingGate
 
-__all__ = ["AllowedTokens", "ForcedRun", "GateSet", "GateStates", "MinTokens", "Verdict"]
+__all__ = ["FREE", "AllowedTokens", "ForcedRun", "GateSet", "GateStates", "MinTokens", "Verdict"]
 
 GateStates: TypeAlias = tuple[Hashable, ...]
 """The state of each gate of a set, in its order."""

@@ -37,6 +37,11 @@ from tensorfold.ir import Failed
 __all__ = ["EngineLoop", "Gauges", "Submission"]
 
 
+READING = 0.02
+"""Seconds after which gauges are read again while nobody comes or goes. PERF: a reading takes as long as a small model's
+token needs outside the model."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Submission:
     """A request on its way into the engine."""
@@ -62,7 +67,7 @@ _Message: TypeAlias = Submission | _Wake | _Stop
 
 @dataclass(frozen=True, slots=True)
 class Gauges:
-    """The engine after its last turn."""
+    """The engine after one of its last turns."""
 
     requests: int = 0
     """That hold a slot."""
@@ -103,7 +108,8 @@ class EngineLoop:
     ) -> None:
         self.totals = Totals()
         self.gauges = Gauges(memory=runner.memory())
-        """Replaced as a whole after each turn, so that it can be read without a lock."""
+        """Replaced as a whole, so that it can be read without a lock: when a request or a kept prefix comes or goes, else
+        after a while."""
         self.problem: str | None = None
         """Why the thread has ended though nobody asked it to."""
         self._runner = runner
@@ -127,6 +133,10 @@ class EngineLoop:
         self._deadline = math.inf
         """The next one, in seconds since the epoch."""
         self._work: _Work | None = None
+        self._counted: tuple[int, ...] = ()
+        """What the gauges count, when they were last read."""
+        self._next_reading = 0.0
+        """When they are read again though none of that has changed, in monotonic seconds."""
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tensorfold-engine", daemon=True)
 
@@ -296,6 +306,16 @@ class EngineLoop:
     def _publish(self) -> None:
         """One wake-up of each event loop for all that this turn has to say."""
         scheduler = self._scheduler
+        counted = (scheduler.requests, len(scheduler.running), len(scheduler.prefilling), len(self._prefixes))
+        now = self._clock()
+        if counted != self._counted or now >= self._next_reading:
+            self._counted, self._next_reading = counted, now + READING
+            self._read_gauges()
+        for postbox in self._postboxes:
+            postbox.flush()
+
+    def _read_gauges(self) -> None:
+        scheduler = self._scheduler
         self.gauges = Gauges(
             requests=scheduler.requests,
             decoding=len(scheduler.running),
@@ -306,8 +326,6 @@ class EngineLoop:
             prefix_hits=self._prefixes.hits,
             shelf=self._prefixes.shelf,
         )
-        for postbox in self._postboxes:
-            postbox.flush()
 
     def _end(self) -> None:
         """Nobody is left without a last event, and the device is free. Never raises."""

@@ -38,6 +38,7 @@ class ReplyText:
         self._choice = choice
         self._detokenizer = detokenizer
         self._stops = stops
+        self._scanning = not stops.idle
         self._parser = parser
         self._call_id = call_id
         self._counted = counted
@@ -57,10 +58,14 @@ class ReplyText:
             self._infos.append((self._decoded, info))
         text = self.latest = self._detokenizer.feed(token)
         self._decoded += len(text)
-        scan = self._stops.feed(text)
-        events = self._release(scan.text)
+        matched = None
+        if not self._scanning:
+            events = self._release(text)
+        else:
+            scan = self._stops.feed(text)
+            events, matched = self._release(scan.text), scan.matched
         self.reasoning_tokens += thinking or self._parser.thinking
-        return events, scan.matched
+        return events, matched
 
     def count(self) -> None:
         """One more token that adds no text: an end token."""
@@ -84,6 +89,8 @@ class ReplyText:
         if not text:
             return []
         self._released += len(text)
+        if not self._infos:
+            return self._events(self._parser.feed(text, ()))
         tokens: list[TokenInfo] = []
         while self._infos and self._infos[0][0] < self._released:
             tokens.append(self._infos.popleft()[1])
@@ -95,13 +102,13 @@ class ReplyText:
     def _event(self, piece: ReplyPiece) -> Event | None:
         count = self._tokens if self._counted else None
         match piece:
-            case CallPiece(name=None, arguments="", broken=broken):
-                self.broken |= broken
-                return None
             case TextPiece(text, tokens):
                 return TextDelta(self._choice, text, tokens, count)
             case ThinkingPiece(text, tokens):
                 return ThinkingDelta(self._choice, text, tokens, count)
+            case CallPiece(name=None, arguments="", broken=broken):
+                self.broken |= broken
+                return None
             case CallPiece(index, name, arguments):
                 self.broken |= piece.broken
                 if name is not None:

@@ -63,10 +63,7 @@ class Totals:
 
 
 class Guarded:
-    """A block whose failure belongs to some requests; see `Roster.guarded`.
-
-    PERF: entered several times a token, and three times as fast as a generator's context.
-    """
+    """A block whose failure belongs to some requests; see `Roster.guarded`."""
 
     __slots__ = ("_actives", "_doing", "_roster")
 
@@ -83,9 +80,7 @@ class Guarded:
     ) -> bool:
         if not isinstance(error, Exception) or isinstance(error, OutOfPages):
             return False
-        # A plugin may raise anything; `fail` logs it.
-        for active in self._actives:
-            self._roster.fail(active, error, self._doing)
+        self._roster.blame(self._actives, error, self._doing)
         return True
 
 
@@ -145,6 +140,20 @@ class Roster:
         `OutOfPages` passes: nothing has gone wrong then, and room has to be made.
         """
         return Guarded(self, doing, actives)
+
+    def blame(self, actives: Iterable[ActiveRequest], error: Exception, doing: str) -> None:
+        """End these requests by an error, as `guarded` does.
+
+        PERF: in an `except` this costs nothing as long as nothing fails, where a guarded block costs half a microsecond.
+
+        Raises:
+            OutOfPages: it was that, which ends nobody.
+        """
+        if isinstance(error, OutOfPages):
+            raise error
+        # A plugin may raise anything; `fail` logs it.
+        for active in actives:
+            self.fail(active, error, doing)
 
     def abort(self, active: ActiveRequest) -> None:
         """Nobody waits for the rest."""

@@ -48,23 +48,35 @@ class Rounds:
             for place, ((entry, window), answers) in enumerate(zip(offers, drawn, strict=True))
             if (kept := self._keep(place, entry, window, answers)) is not None
         ]
-        self._follow(followed, output)
-        for active in dict.fromkeys(entry.active for entry, _ in offers):
+        if steps.head.on:
+            self._follow(followed, output)
+        for active in dict.fromkeys([entry.active for entry, _ in offers if entry.sequence.stopped is not None]):
             steps.settle(active)
 
     def _offers(self, entries: Sequence[Entry]) -> list[tuple[Entry, Window]]:
-        outlooks = [() if entry.active.ended else entry.sequence.outlook(self._rows - 1) for entry in entries]
-        counts = self._depth.share(outlooks, self._rows)
+        counts = self._counts(entries)
         # What guesses leave is shared out for runs that gates force.
         more = max(0, self._rows - len(entries) - sum(counts)) // len(entries)
         offers: list[tuple[Entry, Window]] = []
+        rows = 0
         for entry, count in zip(entries, counts, strict=True):
             if entry.active.ended:
                 continue
-            with self._steps.roster.guarded("choosing its next tokens", [entry.active]):
-                offers.append((entry, entry.sequence.next_window(count, count + 1 + more)))
+            try:
+                window = entry.sequence.next_window(count, count + 1 + more, rows)
+                offers.append((entry, window))
+                rows += len(window.tokens)
+            except Exception as error:  # noqa: BLE001 (a plugin may raise anything)
+                self._steps.roster.blame([entry.active], error, "choosing its next tokens")
         # A later choice of the same request may have failed it.
-        return [(entry, window) for entry, window in offers if not entry.active.ended]
+        return [offer for offer in offers if not offer[0].active.ended]
+
+    def _counts(self, entries: Sequence[Entry]) -> Sequence[int]:
+        """How many guesses each reply may offer."""
+        if len(entries) >= self._rows:
+            return [0] * len(entries)  # PERF: no row is left for one
+        outlooks = [() if entry.active.ended else entry.sequence.outlook(self._rows - 1) for entry in entries]
+        return self._depth.share(outlooks, self._rows)
 
     def _run(self, offers: Sequence[tuple[Entry, Window]]) -> tuple[Output[Any], list[list[Drawn]]] | None:
         """The round's forward and all its draws; None: it has failed, or found no room, or was run otherwise."""
@@ -106,7 +118,7 @@ class Rounds:
         windows = [window for _, window in offers]
         began = steps.clock()
         output = steps.runner.forward(
-            [Segment(slot_of(entry), window.tokens, window.start, want="all", kind="rows") for entry, window in offers]
+            [Segment(slot_of(entry), window.tokens, window.start, "all", "rows") for entry, window in offers]
         )
         drawn = self._draw(output, windows)
         self._depth.ran(sum(len(window.tokens) for window in windows), steps.clock() - began)
@@ -116,9 +128,13 @@ class Rounds:
         """The draws of all rows in one call, window by window."""
         draws: list[Draw] = []
         for (first, _), window in zip(output.bounds, windows, strict=True):
-            draws += [draw.at(first + draw.row) for draw in window.draws]
-        drawn = iter(self._steps.runner.sample(output, draws))
-        return [[next(drawn) for _ in window.draws] for window in windows]
+            # Where they stand already, unless a reply before them has failed since.
+            draws += [draw.at(row) for row, draw in enumerate(window.draws, first)]
+        drawn = self._steps.runner.sample(output, draws)
+        if len(drawn) == len(windows):
+            return [[each] for each in drawn]
+        following = iter(drawn)
+        return [[next(following) for _ in window.draws] for window in windows]
 
     def _keep(self, place: int, entry: Entry, window: Window, drawn: Sequence[Drawn]) -> Followed | None:
         """Walk the window, then commit once: all tokens kept but the last one, which the next step runs."""
@@ -126,8 +142,10 @@ class Rounds:
         if entry.active.ended or not steps.accept(entry, window, drawn):
             return None
         slot = slot_of(entry)
-        with steps.roster.guarded("keeping its states", [entry.active]):
+        try:
             steps.runner.commit(slot, sequence.position - 1)
+        except Exception as error:  # noqa: BLE001 (a device may raise anything)
+            steps.roster.blame([entry.active], error, "keeping its states")
         if not steps.head.on or sequence.stopped is not None or sequence.serial or entry.active.ended:
             return None
         kept = sequence.tokens[window.start + 1 - sequence.position :]

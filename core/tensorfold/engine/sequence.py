@@ -14,7 +14,7 @@ import msgspec
 
 from tensorfold.contracts.sampling import Draw, Drawn
 from tensorfold.engine.drafts import Chances, Drafter, Source
-from tensorfold.engine.gates import GateStates, Verdict
+from tensorfold.engine.gates import FREE, GateStates, Verdict
 from tensorfold.engine.job import Job
 from tensorfold.engine.keys import token_sha
 from tensorfold.engine.loops import LoopDetector
@@ -33,7 +33,7 @@ class Window(msgspec.Struct, frozen=True, eq=False):
     start: int
     """Position of the first of them."""
     draws: tuple[Draw, ...]
-    """One a row; `row` counts from the window's first."""
+    """One a row, in order; `row` is what the window was told that its first one is."""
     states: tuple[GateStates, ...]
     """The gates' states before each draw."""
     guesses: tuple[int, ...]
@@ -58,6 +58,9 @@ class Sequence:
         self.accepted = 0
         """Of those, the ones kept."""
         self._key = job.choice_key(choice)
+        self._gated = bool(job.gates.gates)
+        """PERF: most replies have no gate, and each token would ask none of them five times."""
+        self._penalized = job.rule.penalizes
         self._chances = Chances() if chances is None else chances
         self._odds = self._chances.begin()
         self._expected: tuple[int, ...] = ()
@@ -72,7 +75,7 @@ class Sequence:
         self._text: ReplyText = self.job.reply_text(self.choice)
         self._loops = LoopDetector() if self.job.detects_loops else None
         self._failure: GenerationFailed | None = None
-        self._counts: Counter[int] = Counter(self.job.ids) if self.job.rule.penalizes else Counter()
+        self._counts: Counter[int] = Counter(self.job.ids) if self._penalized else Counter()
         drafting = self.job.drafting
         self._drafter: Drafter | None = None if drafting is None else drafting.begin(self.job.ids)
         self._suggested: tuple[int, ...] = ()
@@ -139,9 +142,14 @@ class Sequence:
         """Whether it offers one row at a time: the reference."""
         return not (self.job.request.draft or self.replaying)
 
+    @property
+    def _unguessed(self) -> bool:
+        """Whether there is nobody who could guess its next tokens."""
+        return self._drafter is None and not self._suggested and not self._expected
+
     def outlook(self, most: int) -> tuple[float, ...]:
         """For each guess that it could offer, at most `most`, the chance that it is kept; never rising."""
-        if self.serial:
+        if self._unguessed or self.serial:
             return ()
         source, proposals = self._proposals(min(most, self.left - 1))
         if not proposals:
@@ -149,22 +157,31 @@ class Sequence:
         chance = 1.0 if self.replaying else self._odds[source].rate
         return tuple(chance ** (place + 1) for place in range(len(proposals)))
 
-    def next_window(self, guesses: int, rows: int) -> Window:
-        """The last token and up to `guesses` guesses; with tokens that a gate forces, up to `rows` rows.
+    def next_window(self, guesses: int, rows: int, row: int = 0) -> Window:
+        """The last token and up to `guesses` guesses; with tokens that a gate forces, up to `rows` rows, the first one being
+        the step's `row`.
 
         Raises:
             GenerationFailed: the gates allow no token here.
         """
-        return self._window((self.tokens[-1],), guesses, 1 if self.serial else min(rows, self.left))
+        return self._window((self.tokens[-1],), guesses, 1 if self.serial else min(rows, self.left), row)
 
-    def _window(self, pending: tuple[int, ...], most: int, rows: int) -> Window:
-        verdict = self.job.gates.verdict(self._states)
+    def _window(self, pending: tuple[int, ...], most: int, rows: int, row: int = 0) -> Window:
+        verdict = self.job.gates.verdict(self._states) if self._gated else FREE
         if verdict.dead:
             raise GenerationFailed(
                 f"no token may follow token {len(self.tokens)} of the reply: the request's constraints allow none"
             )
+        first = self._draw(row, 0, verdict, self._counts)
+        if rows == 1 or (self._unguessed and verdict.forced is None):
+            start = len(self.job.ids) + len(self.tokens) - len(pending)
+            return Window(pending, start, (first,), (self._states,), (), (), "drafter")
+        return self._guessing(pending, most, rows, verdict, first)
+
+    def _guessing(self, pending: tuple[int, ...], most: int, rows: int, verdict: Verdict, first: Draw) -> Window:
+        """A window that goes on behind its first draw for as long as there are guesses."""
         counts: Mapping[int, int] = self._counts
-        draws = [self._draw(0, verdict, counts)]
+        draws = [first]
         states = [self._states]
         source, proposals = self._proposals(min(most, rows - 1))
         guesses = _Guesses(proposals, self.replaying)
@@ -176,12 +193,12 @@ class Sequence:
             verdict = self.job.gates.verdict(after)
             if verdict.dead:
                 break
-            if self.job.rule.penalizes:
+            if self._penalized:
                 counts = Counter(counts)
                 counts[guess] += 1
             guesses.keep(guess)
             states.append(after)
-            draws.append(self._draw(len(draws), verdict, counts))
+            draws.append(self._draw(first.row + len(draws), len(draws), verdict, counts))
         return Window(
             tokens=(*pending, *guesses.kept),
             start=self.position - len(pending),
@@ -216,17 +233,11 @@ class Sequence:
         """
         return Draw(row=row, key=self._key, position=self.position + ahead, rule=self.job.rule, counts=self._counts)
 
-    def _draw(self, row: int, verdict: Verdict, counts: Mapping[int, int]) -> Draw:
-        return Draw(
-            row=row,
-            key=self._key,
-            position=self.position + row,
-            rule=self.job.rule,
-            allowed=verdict.allowed,
-            forced=verdict.forced,
-            counts=counts,
-            logprobs=self.job.request.logprobs,
-        )
+    def _draw(self, row: int, ahead: int, verdict: Verdict, counts: Mapping[int, int]) -> Draw:
+        """The draw of the token `ahead` of the next one."""
+        job = self.job
+        position = len(job.ids) + len(self.tokens) + ahead
+        return Draw(row, self._key, position, job.rule, verdict.allowed, verdict.forced, counts, job.request.logprobs)
 
     # ---- accepting -----------------------------------------------------------------------------------------
 
@@ -238,12 +249,14 @@ class Sequence:
         Raises:
             GenerationFailed: nothing could be drawn, or a replay does not give what was sent.
         """
+        guesses = window.guesses
         self.drafted += sum(window.drafted)
         self._suggested = ()
-        for row, drawn_ in enumerate(drawn):
-            each = self._kept(drawn_, window.draws[row], window.states[row])
-            guessed = row < len(window.guesses)
-            right = guessed and window.guesses[row] == each.token
+        for row, each in enumerate(drawn):
+            if self._gated:
+                each = self._kept(each, window.draws[row], window.states[row])
+            guessed = row < len(guesses)
+            right = guessed and guesses[row] == each.token
             yield from self._append(each, window.states[row], window.states[row + 1] if right else None)
             if self._failure is not None:
                 raise self._failure
@@ -266,31 +279,34 @@ class Sequence:
 
     def _append(self, drawn: Drawn, before: GateStates, after: GateStates | None) -> list[Event]:
         """One token more, with all that looks at tokens; `after` is the gates' next state if it is known."""
-        number, token = len(self.tokens), drawn.token
+        number, token, job = len(self.tokens), drawn.token, self.job
         if drawn.problem is not None:
             raise GenerationFailed(f"token {number + 1} of the reply cannot be drawn: {drawn.problem}")
-        sent = self.replaying
+        sent = number < len(self._expected)
         if sent and token != self._expected[number]:
             raise GenerationFailed(
                 f"a resumed reply differs from what was sent: token {number + 1} was {self._expected[number]}"
                 f" and is now {token}"
             )
         self.tokens.append(token)
-        self._states = self.job.gates.advance(before, token) if after is None else after
-        if self.job.rule.penalizes:
+        if self._gated:
+            self._states = job.gates.advance(before, token) if after is None else after
+        if self._penalized:
             self._counts[token] += 1
         if self._drafter is not None:
             self._drafter.extend(token)
-        events = self._read(token, self._info(drawn))
+        # Its bytes are told when log-probabilities were asked for.
+        events = self._read(token, None if job.request.logprobs is None else job.spelled_info(token, drawn))
         return [] if sent else events
 
     def _read(self, token: int, info: TokenInfo | None) -> list[Event]:
         """The token as text, and whether it ends the reply: as end token, stop token, stop string or by the limit."""
-        if token in self.job.ends:
+        job = self.job
+        if token in job.ends:
             self._text.count()
             return self.stop("end", ended_by=self._spelled(token))
-        stops = token in self.job.stop_ids
-        if stops and not self.job.request.limits.include_stop_str:
+        stops = token in job.stop_ids
+        if stops and not job.request.limits.include_stop_str:
             self._text.count()
             return self.stop("stop", ended_by=self._spelled(token))
         events, matched = self._text.feed(token, info)
@@ -298,9 +314,9 @@ class Sequence:
             return [*events, *self.stop("stop", matched, ended_by=matched or self._spelled(token))]
         if self._loops is not None and self._loops.feed(token, self._text.latest) is not None:
             return [*events, *self._loop()]
-        if self.left <= 0:
-            return [*events, *self.stop(self.job.limit.reason)]
-        if self.job.request.limits.stop_after_output and any(map(_shows, events)):
+        if len(self.tokens) >= job.limit.tokens:
+            return [*events, *self.stop(job.limit.reason)]
+        if job.request.limits.stop_after_output and any(map(_shows, events)):
             return [*events, *self.stop("length")]
         return events
 
@@ -314,12 +330,6 @@ class Sequence:
             code=LOOP_DETECTED,
         )
         return []
-
-    def _info(self, drawn: Drawn) -> TokenInfo | None:
-        """The token with its bytes, when log-probabilities were asked for."""
-        if self.job.request.logprobs is None:
-            return None
-        return self.job.spelled_info(drawn.token, drawn)
 
     def _spelled(self, token: int) -> str:
         return self.job.tokenizer.token_bytes(token).decode(errors="replace")

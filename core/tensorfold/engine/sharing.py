@@ -17,20 +17,22 @@ class Sharing:
     def __init__(self, prefixes: PrefixCache) -> None:
         self._prefixes = prefixes
         self._shared: dict[ActiveRequest, dict[ActiveRequest, int]] = {}
-        """For each request, those that came before it, and the last start that both have."""
+        """For each request that shares its beginning, with whom that came before it, and the last start that both have."""
 
     def enter(self, active: ActiveRequest, others: Iterable[ActiveRequest]) -> None:
         """A request has come; what it shares with another is kept when that one comes to it."""
         job = active.job
         active.keep |= self._prefixes.enter(job)
-        shared = self._shared[active] = {}
         if job.whole or not active.keep:
             return
+        shared: dict[ActiveRequest, int] = {}
         for other in others:
             start = shares(job.chunks, other.job.chunks, agreement(job.ids, other.job.ids))
             if start and (start in other.keep or len(other.keep) < MOST):
                 other.keep.add(start)
                 shared[other] = start
+        if shared:
+            self._shared[active] = shared
 
     def leave(self, active: ActiveRequest) -> None:
         """A request is over."""

@@ -35,14 +35,18 @@ class Steps:
 
     def accept(self, entry: Entry, window: Window, drawn: Sequence[Drawn]) -> bool:
         """Walk a window and send what it gives; False: the request has failed."""
-        active, sequence = entry.active, entry.sequence
+        active, sequence, totals = entry.active, entry.sequence, self.totals
         before = sequence.count
-        with self.roster.guarded("reading its tokens", [active]):
+        try:
             for event in sequence.accept(window, drawn):
-                active.post(event)
-            self.totals.completion_tokens += sequence.count - before
-            self.totals.longest = max(self.totals.longest, sequence.position)
-            active.first_token(self.clock())
+                active.stream.post(event)
+            totals.completion_tokens += sequence.count - before
+            if (position := sequence.position) > totals.longest:
+                totals.longest = position
+            if not active.began_reply:
+                active.first_token(self.clock())
+        except Exception as error:  # noqa: BLE001 (a plugin may raise anything)
+            self.roster.blame([active], error, "reading its tokens")
         return not active.ended
 
     def settle(self, active: ActiveRequest) -> None:

@@ -31,9 +31,14 @@ class StopScanner:
         self._keep = keep
         self._held = ""
 
+    @property
+    def idle(self) -> bool:
+        """Whether there is no string to look for, so that all text is free as it comes."""
+        return not self._stops
+
     def feed(self, text: str) -> Scan:
         """One more piece."""
-        if not self._stops:
+        if self.idle:
             return Scan(text)
         text = self._held + text
         match = self._first(text)

@@ -17,6 +17,7 @@ from tensorfold.http.connection import ClientGone
 from tensorfold.http.inbox import Inbox
 from tensorfold.http.internal import internal_error
 from tensorfold.http.multiplex import Multiplexer
+from tensorfold.http.outlet import Outlet
 from tensorfold.http.run import Run
 from tensorfold.http.settings import HttpSettings
 from tensorfold.ir import Answer, Event, Failed, Finished, Request, fold
@@ -76,7 +77,9 @@ class Flight:
 
     async def _pump(self, multiplexer: Multiplexer, index: int, run: Run) -> None:
         try:
-            await run.pump(lambda event: self._deliver(multiplexer, index, event))
+            # A lone request's choices keep their numbers, so that its deltas need nobody who joins them to others.
+            put = self._inbox.put if len(self._runs) == 1 else None
+            await run.pump(lambda event: self._deliver(multiplexer, index, event), put)
         finally:
             self._audience.ended(run.request, self._endpoint, run.outcome())
 
@@ -103,28 +106,36 @@ class Flight:
             ClientGone: the client left.
         """
         events: list[Event] = []
-        while not (events and isinstance(events[-1], Finished | Failed)):
-            events.extend(await self._inbox.take())
+        while not self._inbox.over:
+            events += await self._inbox.take()
         return fold(events)
 
-    async def stream(self, encoder: StreamEncoder, keep_alive: bytes) -> AsyncIterator[bytes]:
-        """The encoded stream; what waits goes out in one piece. Ends early when the client leaves."""
+    async def stream(
+        self, encoder: StreamEncoder, keep_alive: bytes, outlet: Outlet | None = None
+    ) -> AsyncIterator[bytes]:
+        """The encoded stream; what waits goes out in one piece. Ends early when the client leaves.
+
+        Once the first piece has been sent, the further ones go through the outlet, if there is one and while it is ready.
+        """
         heartbeat = _Heartbeat(self._inbox, self._settings.keep_alive_seconds)
+
+        def encode(events: list[Event]) -> bytes:
+            data = b"".join([encoder.feed(event) for event in events]) if events else keep_alive
+            if data:
+                heartbeat.beat()
+            return data
+
         try:
-            while True:
+            while not self._inbox.over:
                 events = await self._inbox.take()
-                try:
-                    data = b"".join(map(encoder.feed, events)) if events else keep_alive
-                except Exception as error:  # noqa: BLE001 (a dialect may raise anything, and it costs this request alone)
-                    yield self._broken(encoder, error)
-                    return
-                if data:
-                    heartbeat.beat()
+                if data := encode(events):
                     yield data
-                if events and isinstance(events[-1], Finished | Failed):
-                    return
+                if outlet is not None:
+                    await self._inbox.relay(outlet, encode)
         except ClientGone:
             return
+        except Exception as error:  # noqa: BLE001 (a dialect may raise anything, and it costs this request alone)
+            yield self._broken(encoder, error)
         finally:
             heartbeat.stop()
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
+from collections.abc import Callable
 
 from tensorfold.http.connection import ClientGone
+from tensorfold.http.outlet import Outlet
 from tensorfold.ir import Event, TextDelta, ThinkingDelta, ToolCallDelta
 
 __all__ = ["Inbox"]
@@ -27,7 +30,10 @@ class Inbox:
         self._size = 0
         self._gone = False
         self._silent = False
+        self._ended = False
+        """Whether the last event has come."""
         self._reader: asyncio.Future[None] | None = None
+        self._relay: _Relay | None = None
 
     def put(self, event: Event) -> bool:
         """Add an event; False when too much is waiting, and the event is lost. After a hang-up all are dropped."""
@@ -35,19 +41,21 @@ class Inbox:
             return True
         if self._size > self._limit:
             return False
-        merged = _merged(self._events[-1], event) if len(self._events) >= _MERGE_FROM else None
-        if merged is None:
-            self._events.append(event)
-            self._size += _EVENT
-        else:
-            self._events[-1] = merged
         self._size += _length(event)
-        self._wake()
+        waiting = len(self._events)
+        if waiting >= _MERGE_FROM and (merged := _merged(self._events[-1], event)) is not None:
+            self._events[-1] = merged
+            return True
+        self._events.append(event)
+        self._size += _EVENT
+        if not waiting:
+            self._wake()
         return True
 
     def end(self, event: Event) -> None:
         """Add the last event, however much is waiting."""
         if not self._gone:
+            self._ended = True
             self._events.append(event)
             self._wake()
 
@@ -62,6 +70,15 @@ class Inbox:
         """Whether the client has gone."""
         return self._gone
 
+    @property
+    def over(self) -> bool:
+        """Whether the last event was taken."""
+        return self._ended and not self._events
+
+    @property
+    def _news(self) -> bool:
+        return bool(self._events) or self._gone or self._silent
+
     def silence(self) -> None:
         """Wake the reader with no events, so that it can say that it is still there."""
         self._silent = True
@@ -73,18 +90,79 @@ class Inbox:
         Raises:
             ClientGone: the client has hung up.
         """
-        if not (self._events or self._gone or self._silent):
+        if not self._news:
             self._reader = asyncio.get_running_loop().create_future()
             await self._reader
+        return self.taken()
+
+    def taken(self) -> list[Event]:
+        """All events that wait, without waiting for one.
+
+        Raises:
+            ClientGone: the client has hung up.
+        """
         if self._gone:
             raise ClientGone
         self._silent = False
         events, self._events, self._size = self._events, [], 0
         return events
 
+    async def relay(self, outlet: Outlet, encode: Callable[[list[Event]], bytes]) -> None:
+        """Write what comes, as `take` would give it, until the last event is written or the outlet is not ready.
+
+        Raises:
+            ClientGone: the client has hung up.
+            Exception: what `encode` raises.
+        """
+        if self.over:
+            return
+        relay = self._relay = _Relay(self, outlet, encode)
+        try:
+            if self._news:
+                relay.wake()
+            await relay.stopped
+        finally:
+            self._relay = None
+
     def _wake(self) -> None:
-        if self._reader is not None and not self._reader.done():
+        if self._relay is not None:
+            self._relay.wake()
+        elif self._reader is not None and not self._reader.done():
             self._reader.set_result(None)
+
+
+class _Relay:
+    """Empties an inbox into an outlet, once a turn of the loop, so that what comes together is written in one piece."""
+
+    def __init__(self, inbox: Inbox, outlet: Outlet, encode: Callable[[list[Event]], bytes]) -> None:
+        self._inbox = inbox
+        self._outlet = outlet
+        self._encode = encode
+        self._loop = asyncio.get_running_loop()
+        # What is logged while a piece is encoded belongs to the request, whoever has brought the events.
+        self._context = contextvars.copy_context()
+        self._due = False
+        self.stopped: asyncio.Future[None] = self._loop.create_future()
+
+    def wake(self) -> None:
+        """There is something to be written."""
+        if not self._due:
+            self._due = True
+            self._loop.call_soon(self._write, context=self._context)
+
+    def _write(self) -> None:
+        self._due = False
+        if self.stopped.done():
+            return
+        try:
+            if not self._outlet.ready:
+                self.stopped.set_result(None)
+            elif piece := self._encode(self._inbox.taken()):
+                self._outlet.write(piece)
+        except Exception as error:  # noqa: BLE001 - raised where the stream is awaited
+            self.stopped.set_exception(error)
+        if self._inbox.over and not self.stopped.done():
+            self.stopped.set_result(None)
 
 
 def _length(event: Event) -> int:

@@ -10,10 +10,11 @@ import asyncio
 import math
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from tensorfold.errors import DecodeError, Rejected, RequestError
 from tensorfold.http.envelopes import PlainErrors
+from tensorfold.http.outlet import EXTENSION
 from tensorfold.http.settings import ServerSettings
 
 __all__ = ["bounded_protocol"]
@@ -58,6 +59,11 @@ class _BoundedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._head_came()
         super().on_headers_complete()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        scope: dict[str, Any] = cycle.scope  # type: ignore[assignment]
+        scope["extensions"] = {**scope.get("extensions", {}), EXTENSION: _CycleOutlet(cycle)}
+        super()._start_asgi_task(cycle, app)
 
     def on_message_complete(self) -> None:
         super().on_message_complete()
@@ -114,6 +120,28 @@ class _BoundedProtocol(HttpToolsProtocol):
         )
         self.transport.write(head.encode() + body)
         self.transport.close()
+
+
+class _CycleOutlet:
+    """Implements `Outlet` over one exchange of a connection: writes what uvicorn's `send` would, and waits for nobody."""
+
+    def __init__(self, cycle: RequestResponseCycle) -> None:
+        self._cycle = cycle
+
+    @property
+    def ready(self) -> bool:
+        """Chunked is how uvicorn frames every body whose length was not told."""
+        cycle = self._cycle
+        return (
+            cycle.chunked_encoding is True
+            and not cycle.flow.write_paused
+            and not cycle.disconnected
+            and not cycle.response_complete
+        )
+
+    def write(self, piece: bytes) -> None:
+        """One chunk."""
+        self._cycle.transport.write(b"%x\r\n%b\r\n" % (len(piece), piece))
 
 
 def bounded_protocol(settings: ServerSettings) -> type[Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from typing import TypeAlias
 
 import structlog
 
@@ -24,7 +25,10 @@ from tensorfold.ir import (
     Usage,
 )
 
-__all__ = ["CLIENT_LEFT", "Run"]
+__all__ = ["CLIENT_LEFT", "Delta", "Run"]
+
+Delta: TypeAlias = TextDelta | ThinkingDelta | ToolCallDelta
+_DELTAS = (TextDelta, ThinkingDelta, ToolCallDelta)
 
 CLIENT_LEFT = 499
 """The status that logs and metrics give to a request whose client has hung up."""
@@ -59,19 +63,27 @@ class Run:
         self._note(event)
         return event
 
-    async def pump(self, deliver: Callable[[Event], bool]) -> None:
-        """Hand on every further event; a receiver that takes no more (False) ends the request with an error."""
+    async def pump(self, deliver: Callable[[Event], bool], put: Callable[[Delta], bool] | None = None) -> None:
+        """Hand on every further event; a receiver that takes no more (False) ends the request with an error.
+
+        `put` is what `deliver` does with a delta, if that is all it does.
+        """
         if isinstance(self._stream, PushesEvents):
-            await self._pushed(self._stream, deliver)
+            await self._pushed(self._stream, deliver, put)
             return
         while not self._hand_on(await self._next(), deliver):
             pass
 
-    async def _pushed(self, stream: PushesEvents, deliver: Callable[[Event], bool]) -> None:
+    async def _pushed(
+        self, stream: PushesEvents, deliver: Callable[[Event], bool], put: Callable[[Delta], bool] | None
+    ) -> None:
         ended = asyncio.get_running_loop().create_future()
 
         def take(event: Event) -> None:
             if ended.done():
+                return
+            # PERF: nearly all events are such, and would pass through five calls and as many objects of their own.
+            if put is not None and isinstance(event, _DELTAS) and self._first_token is not None and put(event):
                 return
             try:
                 if self._hand_on(event, deliver):

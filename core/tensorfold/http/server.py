@@ -14,6 +14,7 @@ import structlog
 import uvicorn
 
 from tensorfold.http.app import Application
+from tensorfold.http.collector import long_lived
 from tensorfold.http.listening import check_tls, is_local, listen, remove_socket, url_of
 from tensorfold.http.protocol import bounded_protocol
 from tensorfold.http.settings import ServerSettings
@@ -40,7 +41,7 @@ def run_server(app: Application, settings: ServerSettings, *, on_ready: Callable
                 "anyone who reaches this address can use the server: give keys with --api-key-file, or bind 127.0.0.1",
                 host=settings.host,
             )
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        with long_lived(), asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(_Server(app, settings, listener).run(on_ready))
 
 

@@ -12,17 +12,25 @@ from numpy.typing import NDArray
 from tensorfold.compute.declaring import declared_drafter_tensors, declared_tensors
 from tensorfold.contracts.family import CanPair, ModelFamily
 from tensorfold.contracts.model_config import ModelConfig
-from tensorfold.testing.random_tensors import RandomTensors
+from tensorfold.testing.random_tensors import RandomTensors, ReplacedTensors
 from tensorfold.testing.safetensors_writer import Stored, write_stored
 from tensorfold.testing.tiny import write_texts
 
-__all__ = ["declared_arrays", "write_declared", "write_declared_drafter"]
+__all__ = ["declared_arrays", "declared_source", "write_declared", "write_declared_drafter"]
+
+
+def declared_source(
+    family: ModelFamily, config: Mapping[str, Any], *, seed: int = 0, draft: bool = True
+) -> ReplacedTensors:
+    """Random values of every tensor, float32 but for the integers of hashes."""
+    shapes = declared_tensors(family, ModelConfig(config, {}, "config.json"), draft=draft)
+    return ReplacedTensors(RandomTensors(shapes, seed), _hashes(shapes))
 
 
 def declared_arrays(
     family: ModelFamily, config: Mapping[str, Any], *, seed: int = 0, draft: bool = True
 ) -> dict[str, NDArray[Any]]:
-    """Random values of every tensor, float32 but for the integers of hashes."""
+    """The same as arrays."""
     shapes = declared_tensors(family, ModelConfig(config, {}, "config.json"), draft=draft)
     source = RandomTensors(shapes, seed)
     return {name: source.read(name).f32() for name in shapes} | _hashes(shapes)

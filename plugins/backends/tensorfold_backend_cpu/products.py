@@ -85,14 +85,7 @@ def _product(
             return AffineLinear(
                 **shared,
                 target=integers(affine.layout.step).address,
-                steps=affine.steps,
-                codes=int(affine.codes.ctypes.data),
-                codes_stride=affine.codes.strides[0],
-                scales=int(affine.scales.ctypes.data),
-                biases=0 if affine.biases is None else int(affine.biases.ctypes.data),
-                scales_stride=affine.scales.strides[0],
-                group_shift=max(1, affine.group // affine.layout.step).bit_length() - 1,
-                centre=affine.centre,
+                **affine.words,
             )
         case FloatPanels() as floats:
             if x is None:

@@ -73,6 +73,8 @@ class EventEncoder(ABC, Generic[C]):
     def feed(self, event: Event) -> bytes:
         """The bytes that tell of this event."""
         match event:
+            case TextDelta() | ThinkingDelta() | ToolCallDelta():
+                return self._delta(event)
             case Queued(prompt_tokens):
                 self._prompt_tokens = prompt_tokens
                 return b""
@@ -81,12 +83,6 @@ class EventEncoder(ABC, Generic[C]):
                 return b""
             case Progress():
                 return self._progress(event)
-            case TextDelta() | ThinkingDelta() | ToolCallDelta():
-                if self._counting:
-                    # An engine that does not tell is taken to send a delta a token.
-                    told = self._counts.get(event.choice, 0) + 1 if event.count is None else event.count
-                    self._counts[event.choice] = told
-                return self._release() + b"".join(self._event([piece]) for piece in self.pieces(event))
             case Stopped():
                 earlier, self._held = self._release(), event
                 return earlier
@@ -94,6 +90,16 @@ class EventEncoder(ABC, Generic[C]):
                 return self._end(event) + _DONE
             case Failed():
                 return self._release() + _framed(_JSON.encode(error_body(event.error()))) + _DONE
+
+    def _delta(self, delta: TextDelta | ThinkingDelta | ToolCallDelta) -> bytes:
+        if self._counting:
+            # An engine that does not tell is taken to send a delta a token.
+            told = self._counts.get(delta.choice, 0) + 1 if delta.count is None else delta.count
+            self._counts[delta.choice] = told
+        data = b"" if self._held is None else self._release()
+        for piece in self.pieces(delta):
+            data += self._event([piece])
+        return data
 
     def _release(self, finished: Finished | None = None) -> bytes:
         """The events of the held ending, if any; with the usage when the stream is over."""
@@ -141,4 +147,4 @@ class EventEncoder(ABC, Generic[C]):
 
 
 def _framed(payload: bytes) -> bytes:
-    return b"data: " + payload + b"\n\n"
+    return b"data: %b\n\n" % payload
