@@ -140,6 +140,8 @@ def config(values: Mapping[str, Any]) -> ModelConfig:
 class TestQwenFamily(ModelFamilyContract):
     """Both kinds of mixer, dense and with experts."""
 
+    # Single rows of these weights make rounding fifty times as large, in whatever way it comes in.
+    tolerance: ClassVar[float] = 1e-3
     refused: ClassVar[Mapping[str, Any]] = {
         "hidden_act": "gelu",
         "attn_output_gate": False,

@@ -20,6 +20,7 @@ from tensorfold.contracts.step import Step
 from tensorfold_backend_torch.grouping import GROUPS, grouped, turns
 from tensorfold_backend_torch.packing import TorchEmbedding, TorchExperts, TorchLinear
 from tensorfold_backend_torch.primitives import TorchPrimitives
+from tensorfold_backend_torch.recurrent import ChunkRecurrentOps
 
 __all__ = ["ChunkOps", "RowsOps"]
 
@@ -188,7 +189,7 @@ class RowsOps(_TorchOps):
         return table, torch.zeros(seen.shape, device=self.t.device).masked_fill_(~seen, -torch.inf)
 
 
-class ChunkOps(_TorchOps):
+class ChunkOps(_TorchOps, ChunkRecurrentOps):
     """One chunk of one sequence, alone and at its planned shape: the library's own kernels over all of it."""
 
     def glu(self, gate_up: Tensor, act: Activation, limit: float | None = None) -> Tensor:

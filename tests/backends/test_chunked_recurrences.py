@@ -1,23 +1,20 @@
-"""MLX's recurrences over a whole chunk leave what a walk over its rows leaves, however long and strong."""
+"""Recurrences over a whole chunk leave what a walk over its rows leaves, however long and strong."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tensorfold.contracts.backend import BackendSettings, Session
+from tensorfold.contracts.backend import Backend, BackendSettings, Session
 from tensorfold.contracts.states import Recurrent, StateSpec
 from tensorfold.contracts.step import Kind, Segment, Step
 from tensorfold.errors import BackendError
 from tensorfold.testing.reference import ReferenceBackend
-from tensorfold_backend_mlx import MlxBackend
-
-pytest.importorskip("mlx.core")
-pytestmark = pytest.mark.mlx
 
 Arrays = tuple[NDArray[np.float32], ...]
 Run = Callable[[Any, Any, tuple[Any, ...]], Any]
@@ -28,12 +25,18 @@ SIZES = (1, 2, 7, 63, 64, 65, 150)
 """Rows of chunks: less than a block, exactly one, and several with a rest."""
 
 
-@pytest.fixture(scope="module")
-def mlx() -> Iterator[Session[Any]]:
-    """MLX on the CPU, in float32."""
-    made = MlxBackend().open(BackendSettings(device="cpu"))
-    yield made
-    made.close()
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param("mlx", marks=pytest.mark.mlx), pytest.param("torch", marks=pytest.mark.torch)],
+)
+def session(request: pytest.FixtureRequest) -> Iterator[Session[Any]]:
+    """A backend that computes chunks in blocks, on the CPU, in float32."""
+    made: type[Backend] = getattr(
+        import_module(f"tensorfold_backend_{request.param}"), f"{request.param.capitalize()}Backend"
+    )
+    session = made().open(BackendSettings(device="cpu", dtype="float32"))
+    yield session
+    session.close()
 
 
 @pytest.fixture(scope="module")
@@ -101,27 +104,31 @@ def near(got: Any, right: Any, tolerance: float) -> None:
 @pytest.mark.parametrize("decay", [0.0, 0.01, 1.0, 40.0])
 @pytest.mark.parametrize("rows", SIZES)
 def test_a_chunk_of_the_delta_rule_is_its_rows(
-    mlx: Session[Any], oracle: Session[Any], rows: int, decay: float, by_channel: bool
+    session: Session[Any], oracle: Session[Any], rows: int, decay: float, by_channel: bool
 ) -> None:
     """Outputs and states, without decay, with a little, and with so much that nothing is left."""
     inputs = delta_inputs(rows + 10, decay, by_channel=by_channel, alike=False)
     spec = Recurrent((HEADS, KEY, VALUE))
     right = computed(oracle, spec, delta, inputs, (rows,), "rows")
-    near(computed(mlx, spec, delta, inputs, (rows,), "chunk"), right, 2e-5)
+    near(computed(session, spec, delta, inputs, (rows,), "chunk"), right, 2e-5)
 
 
 @pytest.mark.parametrize("by_channel", [False, True])
-def test_keys_that_are_nearly_alike_do_not_blow_up(mlx: Session[Any], oracle: Session[Any], by_channel: bool) -> None:
+def test_keys_that_are_nearly_alike_do_not_blow_up(
+    session: Session[Any], oracle: Session[Any], by_channel: bool
+) -> None:
     """Every row takes back what the last one wrote: the worst case for solving many rows at once."""
     inputs = delta_inputs(138, 0.0, by_channel=by_channel, alike=True)
     spec = Recurrent((HEADS, KEY, VALUE))
     right = computed(oracle, spec, delta, inputs, (128,), "rows")
-    near(computed(mlx, spec, delta, inputs, (128,), "chunk"), right, 1e-4)
+    near(computed(session, spec, delta, inputs, (128,), "chunk"), right, 1e-4)
 
 
 @pytest.mark.parametrize("decay", [0.01, 1.0, 40.0])
 @pytest.mark.parametrize("rows", SIZES)
-def test_a_chunk_of_a_state_space_is_its_rows(mlx: Session[Any], oracle: Session[Any], rows: int, decay: float) -> None:
+def test_a_chunk_of_a_state_space_is_its_rows(
+    session: Session[Any], oracle: Session[Any], rows: int, decay: float
+) -> None:
     """The same for Mamba-2."""
     rng = np.random.default_rng(rows)
     shapes = ((HEADS, WIDTH), (HEADS,), (GROUPS, STATES), (GROUPS, STATES))
@@ -134,28 +141,28 @@ def test_a_chunk_of_a_state_space_is_its_rows(mlx: Session[Any], oracle: Session
 
     spec, inputs = Recurrent((HEADS, WIDTH, STATES)), (x, np.abs(dt), b, c)
     right = computed(oracle, spec, run(oracle), inputs, (rows,), "rows")
-    near(computed(mlx, spec, run(mlx), inputs, (rows,), "chunk"), right, 2e-5)
+    near(computed(session, spec, run(session), inputs, (rows,), "chunk"), right, 2e-5)
 
 
-def test_chunks_follow_each_other(mlx: Session[Any], oracle: Session[Any]) -> None:
+def test_chunks_follow_each_other(session: Session[Any], oracle: Session[Any]) -> None:
     """A chunk begins where the last one ended."""
     inputs = delta_inputs(210, 0.1, by_channel=False, alike=False)
     spec = Recurrent((HEADS, KEY, VALUE))
     right = computed(oracle, spec, delta, inputs, (200,), "rows")
-    near(computed(mlx, spec, delta, inputs, (70, 1, 129), "chunk"), right, 2e-5)
+    near(computed(session, spec, delta, inputs, (70, 1, 129), "chunk"), right, 2e-5)
 
 
-def test_a_chunk_is_kept_whole_or_not_at_all(mlx: Session[Any]) -> None:
+def test_a_chunk_is_kept_whole_or_not_at_all(session: Session[Any]) -> None:
     """Its states are not known row by row, and that is said."""
     states = {"state": Recurrent((HEADS, KEY, VALUE))}
-    store = mlx.store(states, {}, 1)
+    store = session.store(states, {}, 1)
     ids = np.zeros(5, np.int32)
     step: Step[Any] = Step(
         kind="chunk",
         segments=(Segment(0, (0,) * 5, 0, kind="chunk"),),
         bounds=((0, 5),),
-        ids=mlx.array(ids),
-        positions=mlx.array(ids),
+        ids=session.array(ids),
+        positions=session.array(ids),
         host_ids=ids,
         host_positions=ids,
         history=lambda n: np.zeros((5, n), np.int64),
@@ -163,6 +170,6 @@ def test_a_chunk_is_kept_whole_or_not_at_all(mlx: Session[Any]) -> None:
         wanted=None,
     )
     inputs = delta_inputs(5, 0.1, by_channel=False, alike=False)
-    delta(mlx.ops("chunk", store, states), step, tuple(mlx.array(each) for each in inputs))
+    delta(session.ops("chunk", store, states), step, tuple(session.array(each) for each in inputs))
     with pytest.raises(BackendError, match="of a chunk of 5 rows, 3 cannot be kept"):
         store.commit(0, "main", 0, 5, 3)
