@@ -21,7 +21,7 @@ from tensorfold.errors import BackendError
 
 __all__ = ["Independence", "probe_rows"]
 
-WIDTHS = (2, 3, 5, 8, 13, 33)
+WIDTHS = (2, 3, 5, 8, 13, 33, 64)
 """Rows of a step, in the order in which they are tried."""
 TOGETHER = 8
 """Behind so many rows of one sequence, two sequences are tried together."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -188,6 +188,10 @@ class AttentionCell(Cell):
         self._held[6] = plan.tables
 
 
+_Tile: TypeAlias = tuple[int, int, int, int, int, int]
+"""Rows that are worked on together: the first one, how many, its position, its sequence's pages, first and last span."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Plan:
     works: NDArray[np.int64]
@@ -202,29 +206,38 @@ class _Plan:
 
     @staticmethod
     def of(step: Step[Rows], shape: AttentionShape, threads: int) -> _Plan:
+        """PERF: of Python's numbers, for a step of few rows would spend more on each call of numpy."""
         window = shape.key.window or 0
         tables = [np.asarray(pages, np.int32) for pages in step.pages[shape.key]]
-        pages = np.empty((step.rows, 2), np.int32)
-        tiles: list[tuple[int, int, int, int, int, int]] = []
-        for segment, (first, last), table in zip(step.segments, step.bounds, tables, strict=True):
-            positions = np.arange(segment.start, segment.start + last - first, dtype=np.int64)
-            pages[first:last, 0] = table[positions // PAGE]
-            pages[first:last, 1] = positions % PAGE
+        places: list[tuple[int, int]] = []
+        tiles: list[_Tile] = []
+        for segment, (first, last), pages, table in zip(
+            step.segments, step.bounds, step.pages[shape.key], tables, strict=True
+        ):
             seen = max(0, segment.start - window + 1) // PAGE if window else 0
-            if (table[seen:] < 0).any():
+            if min(pages[seen:], default=0) < 0:
                 raise BackendError(f"a row reads a page of table {shape.key} that its sequence has given back")
+            places += [
+                (pages[position // PAGE], position % PAGE)
+                for position in range(segment.start, segment.start + last - first)
+            ]
             address = int(table.ctypes.data)
             for row in range(first, last, shape.tile):
                 position = segment.start + row - first
                 rows = min(shape.tile, last - row)
-                low = max(0, position - window + 1) // _SPAN if window else 0
-                tiles.append((row, rows, position, address, low, (position + rows - 1) // _SPAN + 1))
+                tiles.append((row, rows, position, address, _low(position, window), (position + rows - 1) // _SPAN + 1))
         apart = len(tiles) * shape.kv_heads < _WORKS_A_THREAD * threads
         works, spans = _works(tiles, apart=apart)
-        return _Plan(works, _ranges(tiles, step.rows, window, apart=apart), pages, spans, tables)
+        ranges = _ranges(tiles, window) if apart else [(0, 1)] * step.rows
+        return _Plan(works, np.asarray(ranges, np.int32), np.asarray(places, np.int32), spans, tables)
 
 
-def _works(tiles: Sequence[tuple[int, int, int, int, int, int]], *, apart: bool) -> tuple[NDArray[np.int64], int]:
+def _low(position: int, window: int) -> int:
+    """The first span that a row at a position reads."""
+    return max(0, position - window + 1) // _SPAN if window else 0
+
+
+def _works(tiles: Sequence[_Tile], *, apart: bool) -> tuple[NDArray[np.int64], int]:
     """A piece of work for each tile, or with `apart` for each of its spans; and the number of results of a row."""
     lines: list[tuple[int, ...]] = []
     for row, rows, position, pages, first, last in tiles:
@@ -236,19 +249,14 @@ def _works(tiles: Sequence[tuple[int, int, int, int, int, int]], *, apart: bool)
     return np.asarray(lines, np.int64).reshape(-1, WORK_WORDS), most
 
 
-def _ranges(
-    tiles: Sequence[tuple[int, int, int, int, int, int]], rows: int, window: int, *, apart: bool
-) -> NDArray[np.int32]:
-    """For each row, which of its tile's results are its own."""
-    ranges = np.zeros((rows, 2), np.int32)
-    ranges[:, 1] = 1
-    if apart:
-        for row, count, position, _, first, _ in tiles:
-            positions = np.arange(position, position + count)
-            low = np.maximum(positions - window + 1, 0) // _SPAN if window else np.zeros_like(positions)
-            ranges[row : row + count, 0] = low - first
-            ranges[row : row + count, 1] = positions // _SPAN + 1 - low
-    return ranges
+def _ranges(tiles: Sequence[_Tile], window: int) -> list[tuple[int, int]]:
+    """For each row, which of its tile's results are its own: those of the spans that it reads."""
+    return [
+        (low - first, place // _SPAN + 1 - low)
+        for _, rows, position, _, first, _ in tiles
+        for place in range(position, position + rows)
+        for low in (_low(place, window),)
+    ]
 
 
 class Cells:
