@@ -14,7 +14,7 @@ import importlib
 import importlib.util
 import os
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -65,9 +65,15 @@ class Model:
 
     @asynccontextmanager
     async def engine(
-        self, settings: EngineSettings | None = None, *, drafts: bool = True, depth: Depth | None = None, **runner: Any
+        self,
+        settings: EngineSettings | None = None,
+        *,
+        drafts: bool = True,
+        depth: Depth | None = None,
+        rounds: list[int] | None = None,
+        **runner: Any,
     ) -> AsyncIterator[LocalEngine]:
-        """A started engine, as `tensorfold serve` would wire it."""
+        """A started engine, as `tensorfold serve` would wire it; `rounds` is told the rows of each round."""
         checkpoint, family = self.opened.checkpoint, self.opened.family
         own = self.runner(**runner)
         tokenizer, chat = checkpoint.tokenizer(), family.chat(checkpoint.config)
@@ -79,7 +85,7 @@ class Model:
             chat=chat,
             settings=settings,
             drafting=CopyDrafting() if drafts else None,
-            depth=depth,
+            depth=depth if rounds is None else NotedDepth(depth, rounds),
             clock=self.clock,
         )
         engine.start()
@@ -87,6 +93,24 @@ class Model:
             yield engine
         finally:
             await engine.close(0)
+
+
+@dataclass(frozen=True)
+class NotedDepth:
+    """The same depth, and a note of each round."""
+
+    depth: Depth
+    rounds: list[int]
+    """Rows."""
+
+    def share(self, outlooks: Sequence[Sequence[float]], most: int) -> list[int]:
+        """As the depth says."""
+        return self.depth.share(outlooks, most)
+
+    def ran(self, rows: int, seconds: float) -> None:
+        """Noted, and passed on."""
+        self.rounds.append(rows)
+        self.depth.ran(rows, seconds)
 
 
 def arguments(description: str, **defaults: int) -> argparse.Namespace:

@@ -1,4 +1,4 @@
-"""What all tests share: they never read this machine's own settings."""
+"""What all tests share: they never read this machine's own settings, and none fails for a busy machine's slowness."""
 
 from __future__ import annotations
 
@@ -7,6 +7,16 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# The same examples in every run, so that a failure is the change's; a run that asks for a number of them draws others.
+settings.register_profile(
+    "tensorfold",
+    deadline=None,
+    derandomize="TENSORFOLD_TEST_EXAMPLES" not in os.environ,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("tensorfold")
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -5,14 +5,15 @@ from __future__ import annotations
 from tensorfold.contracts.backend import BackendSettings
 from tensorfold.testing.backends import BackendContract
 from tensorfold_backend_cpu import CpuBackend
+from tensorfold_backend_cpu.examples import EXAMPLE
 
 
 class TestCpuQuantized(BackendContract):
-    """What is served by default: eight bits of weights, activations and keys, so the bound is wide; bits are strict."""
+    """What is served by default."""
 
     backend = CpuBackend()
-    settings = BackendSettings(threads=2)
-    tolerance = 3e-2
+    settings = EXAMPLE.settings
+    tolerance = EXAMPLE.tolerance
 
 
 class TestCpuExact(BackendContract):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tensorfold.compute.declaring import declared_tensors
 from tensorfold.compute.memory import plan_memory
 from tensorfold.compute.runner import Runner
 from tensorfold.compute.weights import load_decoder
@@ -64,32 +65,7 @@ def config(name: str) -> ModelConfig:
 
 def tensors(name: str) -> RandomTensors:
     """Random weights for it."""
-    values = config(name)
-    hidden, inner = values.positive("hidden_size"), values.positive("intermediate_size")
-    heads, kv_heads = values.positive("num_attention_heads"), values.positive("num_key_value_heads")
-    width = values.positive("head_dim", hidden // heads)
-    shapes: dict[str, tuple[int, ...]] = {
-        "model.embed_tokens.weight": (VOCABULARY, hidden),
-        "model.norm.weight": (hidden,),
-    }
-    if name != "llama":
-        shapes["lm_head.weight"] = (VOCABULARY, hidden)
-    for layer in range(LAYERS):
-        prefix = f"model.layers.{layer}"
-        shapes |= {
-            f"{prefix}.input_layernorm.weight": (hidden,),
-            f"{prefix}.post_attention_layernorm.weight": (hidden,),
-            f"{prefix}.self_attn.q_proj.weight": (heads * width, hidden),
-            f"{prefix}.self_attn.k_proj.weight": (kv_heads * width, hidden),
-            f"{prefix}.self_attn.v_proj.weight": (kv_heads * width, hidden),
-            f"{prefix}.self_attn.o_proj.weight": (hidden, heads * width),
-            f"{prefix}.mlp.gate_proj.weight": (inner, hidden),
-            f"{prefix}.mlp.up_proj.weight": (inner, hidden),
-            f"{prefix}.mlp.down_proj.weight": (hidden, inner),
-        }
-        if name == "qwen3":
-            shapes |= {f"{prefix}.self_attn.{each}_norm.weight": (width,) for each in "qk"}
-    return RandomTensors(shapes)
+    return RandomTensors(declared_tensors(LlamaFamily(), config(name)))
 
 
 def tokens(number: int) -> tuple[int, ...]:

@@ -29,7 +29,7 @@ def agree(session: CpuSession, logits: np.ndarray[tuple[int, int], np.dtype[np.f
     assert session.sample(session.array(logits), draws) == draw_rows(logits, draws)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     seed=st.integers(0, 2**32 - 1),
     vocabulary=st.integers(1, 5000),

@@ -40,7 +40,7 @@ def pieces_of(text: str, size: int = 1, **fields: Any) -> list[Any]:
 def test_any_jumble_of_marks_is_the_same_however_it_is_cut(name: str) -> None:
     """Nothing raises, and the pieces joined do not depend on the cuts."""
 
-    @settings(max_examples=300, deadline=None)
+    @settings(max_examples=300)
     @given(st.lists(st.sampled_from(MARKS[name].split("|") if name != "gemma" else _gemma()), max_size=30), st.data())
     def check(parts: list[str], data: st.DataObject) -> None:
         text = "".join(parts)
@@ -76,7 +76,7 @@ def _joined(found: Parsed) -> Any:
     return found.content, found.thinking, found.calls, found.broken
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.text(max_size=200))
 def test_text_without_marks_is_text(text: str) -> None:
     """Every character of a reply without markup is content."""

@@ -113,7 +113,7 @@ def test_arguments_come_back(vendor: Vendor, format: Any, name: str | None, limi
     """Any JSON arguments of explicit types, wherever the notation can carry them."""
     template = ChatTemplate(HERMES if name is None else vendor(name), {}, {})
 
-    @settings(max_examples=50, deadline=None)
+    @settings(max_examples=50)
     @given(CALLS, SIZES)
     def check(calls: list[dict[str, JSON]], size: int) -> None:
         if limit is not None:

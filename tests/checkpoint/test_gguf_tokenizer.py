@@ -98,108 +98,22 @@ def test_the_default_models_control_tokens_are_text_where_they_are_not_parsed(sm
 # ---- cuts --------------------------------------------------------------------------------------------------
 
 SENTENCE = "I'm  here: 12345 Straße's, HTTPServer's\n\n  e\u0301 x"
-WORDS: Mapping[str, list[str]] = {
-    "gpt-2": [
-        *(
-            "I",
-            "'m",
-            " ",
-            " here",
-            ":",
-            " 12345",
-            " Straße",
-            "'s",
-            ",",
-            " HTTPServer",
-            "'s",
-            "\n\n ",
-            " e",
-            "\u0301",
-            " x",
-        ),
-    ],
-    "smollm": [
-        *("I", "'m", " ", " here", ":", " ", "1", "2", "3", "4", "5", " Straße", "'s", ",", " HTTPServer", "'s"),
-        *("\n\n ", " e", "\u0301", " x"),
-    ],
-    "llama-bpe": [
-        *("I", "'m", " ", " here", ":", " ", "123", "45", " Straße", "'s", ",", " HTTPServer", "'s", "\n\n", " ", " e"),
-        *("\u0301", " x"),
-    ],
-    "qwen2": [
-        *(
-            "I",
-            "'m",
-            " ",
-            " here",
-            ":",
-            " ",
-            "1",
-            "2",
-            "3",
-            "4",
-            "5",
-            " Straße",
-            "'s",
-            ",",
-            " HTTPServer",
-            "'s",
-            "\n\n",
-        ),
-        *(" ", " e", "\u0301", " x"),
-    ],
-    "qwen35": [
-        *(
-            "I",
-            "'m",
-            " ",
-            " here",
-            ":",
-            " ",
-            "1",
-            "2",
-            "3",
-            "4",
-            "5",
-            " Straße",
-            "'s",
-            ",",
-            " HTTPServer",
-            "'s",
-            "\n\n",
-        ),
-        *(" ", " e\u0301", " x"),
-    ],
-    "tekken": [
-        *(
-            "I",
-            "'m",
-            " ",
-            " here",
-            ":",
-            " ",
-            "1",
-            "2",
-            "3",
-            "4",
-            "5",
-            " Straße",
-            "'s",
-            ",",
-            " HTTPServer",
-            "'s",
-            "\n\n",
-        ),
-        *(" ", " e\u0301", " x"),
-    ],
+WORDS: Mapping[str, str] = {
+    "gpt-2": "I|'m| | here|:| 12345| Straße|'s|,| HTTPServer|'s|\n\n | e|\u0301| x",
+    "smollm": "I|'m| | here|:| |1|2|3|4|5| Straße|'s|,| HTTPServer|'s|\n\n | e|\u0301| x",
+    "llama-bpe": "I|'m| | here|:| |123|45| Straße|'s|,| HTTPServer|'s|\n\n| | e|\u0301| x",
+    "qwen2": "I|'m| | here|:| |1|2|3|4|5| Straße|'s|,| HTTPServer|'s|\n\n| | e|\u0301| x",
+    "qwen35": "I|'m| | here|:| |1|2|3|4|5| Straße|'s|,| HTTPServer|'s|\n\n| | e\u0301| x",
+    "tekken": "I|'m| | here|:| |1|2|3|4|5| Straße|'s|,| HTTPServer|'s|\n\n| | e\u0301| x",
 }
+"""The sentence, cut."""
 
 
 @pytest.mark.parametrize("name", WORDS)
 def test_each_cut_makes_the_words_of_its_models_own_tokenizer(name: str) -> None:
     cut = CUTS[name].pre_tokenizer()
     at = [span for _, span in cut.pre_tokenize_str(SENTENCE)]
-    assert [SENTENCE[begin:end] for begin, end in at] == WORDS[name]
+    assert "|".join(SENTENCE[begin:end] for begin, end in at) == WORDS[name]
 
 
 def test_upper_case_begins_a_word_where_the_cut_says_so() -> None:
@@ -330,7 +244,7 @@ def merged(text: str) -> list[str]:
 
 @given(text=st.text(alphabet="abc <s>\n漢", min_size=1))
 @example("aaaaa aa    abcab")
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_sentencepiece_merges_the_best_piece_first(text: str) -> None:
     tokenizer = sentencepiece()
     ids = tokenizer.encode(text, add_special_tokens=False, parse_special=False)

@@ -15,14 +15,19 @@ from typing import Any
 import pytest
 
 from tensorfold.checkpoint.open import open_checkpoint
+from tensorfold.cli.assemble import assemble
+from tensorfold.cli.early import take_early
 from tensorfold.cli.program import run
 from tensorfold.errors import CheckpointError, CheckpointNotFound, CheckpointUnsupported, ConfigError
 from tensorfold.plugins import Plugins, Wanted
+from tensorfold.testing.declared_checkpoint import write_declared_drafter
+from tensorfold.testing.family_configs import DRAFTER_CONFIGS
 from tensorfold.testing.tiny import write_tiny
 from tensorfold.testing.tiny_gguf import write_tiny_gguf
 from tensorfold_extra_checkpoints import download as downloading
 from tensorfold_extra_checkpoints import tensorfold_find_checkpoint, tensorfold_list_checkpoints
 from tensorfold_extra_checkpoints.pull import Pull
+from tensorfold_model_gemma.family import GemmaFamily
 
 COMMIT = "c" * 40
 TOKEN = "hf_secret"
@@ -213,6 +218,39 @@ def test_the_cache_is_the_one_that_the_hubs_own_client_reads(pull: Puller, monke
     assert Path(found).resolve() == folder.resolve()
 
 
+def test_a_name_that_is_served_is_downloaded_once_without_what_is_not_read(
+    pull: Puller, repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Configs alone when those are enough; then weights in safetensors and tokenizer; no pickle, and from the second
+    time on nothing at all."""
+    for name, value in {**pull.environment, "HF_HUB_OFFLINE": "0"}.items():
+        monkeypatch.setenv(name, value)
+    configs = tensorfold_find_checkpoint("org/tiny", weights=False)
+    assert configs is not None and (configs / "config.json").exists()
+    assert weights_asked(repository) == []
+    assert tensorfold_find_checkpoint("org/tiny", weights=True) == configs
+    read = {name for name in repository.files if name not in ("README.md", "pytorch_model.bin")}
+    assert {file.name for file in configs.iterdir()} == read
+    before = len(repository.asked)
+    assert tensorfold_find_checkpoint("org/tiny", weights=True) == configs
+    assert len(repository.asked) == before
+
+
+def test_a_name_that_is_served_is_checked_like_one_that_is_pulled(
+    pull: Puller, repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {**pull.environment, "HF_HUB_OFFLINE": "0"}.items():
+        monkeypatch.setenv(name, value)
+
+    def lie(name: str, sibling: dict[str, Any]) -> None:
+        if large(name):
+            sibling["lfs"]["sha256"] = "0" * 64
+
+    repository.tell = lie
+    with pytest.raises(CheckpointError, match="is not what the Hub lists"):
+        tensorfold_find_checkpoint("org/tiny", weights=True)
+
+
 def test_cut_connections_are_taken_up_where_they_broke(pull: Puller, repository: Repository) -> None:
     size = len(repository.files["model.safetensors"])
     repository.cut = size // 5 + 1
@@ -279,6 +317,15 @@ def test_a_model_that_cannot_be_run_is_refused_before_its_weights(pull: Puller, 
     with pytest.raises(CheckpointUnsupported, match="no model family runs this checkpoint"):
         pull()
     assert weights_asked(repository) == []
+
+
+def test_a_drafter_is_brought_like_a_model(pull: Puller, repository: Repository, tmp_path: Path) -> None:
+    """It is run by nobody alone; what it is for is said."""
+    folder = write_declared_drafter(tmp_path / "drafter", GemmaFamily(), DRAFTER_CONFIGS["gemma4"])
+    repository.files = {file.name: file.read_bytes() for file in sorted(folder.iterdir())}
+    assert (pull() / "model.safetensors").read_bytes() == repository.files["model.safetensors"]
+    assert pull.said.lines[0].startswith("org/tiny drafts for a Gemma 4 of hidden size 64")
+    assert pull.said.lines[0].endswith("--draft-model org/tiny")
 
 
 def test_a_quantization_that_is_not_read_is_refused_before_its_weights(pull: Puller, repository: Repository) -> None:
@@ -393,6 +440,26 @@ def test_two_downloads_of_one_file_do_not_write_into_each_other(pull: Puller, re
             pull()
 
 
+class Silent:
+    """Stages that nobody watches."""
+
+    def stage(self, text: str) -> None: ...
+
+    def weights(self, done: int, total: int) -> None: ...
+
+
+def test_serving_refuses_what_cannot_be_run_before_its_weights_are_downloaded(
+    pull: Puller, repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository.files["config.json"] = b'{"model_type": "quokka"}'
+    for name, value in {**pull.environment, "HF_HUB_OFFLINE": "0"}.items():
+        monkeypatch.setenv(name, value)
+    launch, _ = take_early([], {})
+    with pytest.raises(CheckpointUnsupported, match="quokka"):
+        assemble(launch.config({("", "model"): "org/tiny"}), launch.plugins, Silent())
+    assert weights_asked(repository) == []
+
+
 def test_the_command_prints_where_it_is_and_what_it_does(
     pull: Puller, repository: Repository, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -403,3 +470,10 @@ def test_the_command_prints_where_it_is_and_what_it_does(
     assert "downloading model.safetensors" in told.err
     assert run(["pull", "org/gone"], environment) == 2
     assert capsys.readouterr().err.startswith("tensorfold: org/gone cannot be pulled")
+
+
+def test_nothing_is_asked_of_the_hub_where_that_is_forbidden(pull: Puller, repository: Repository) -> None:
+    pull.environment["HF_HUB_OFFLINE"] = "1"
+    with pytest.raises(CheckpointNotFound, match="HF_HUB_OFFLINE is set"):
+        pull()
+    assert repository.asked == []

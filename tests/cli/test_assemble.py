@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from tensorfold.cli.assemble import Assembled, assemble
@@ -14,11 +14,12 @@ from tensorfold.cli.early import take_early
 from tensorfold.cli.startup import ready_block
 from tensorfold.contracts.states import TableKey
 from tensorfold.errors import CheckpointNotFound, CheckpointUnsupported, ConfigError
-from tensorfold.testing.declared_checkpoint import declared_arrays, write_declared
-from tensorfold.testing.family_configs import FAMILY_CONFIGS
+from tensorfold.testing.declared_checkpoint import declared_arrays, write_declared, write_declared_drafter
+from tensorfold.testing.family_configs import DRAFTER_CONFIGS, FAMILY_CONFIGS
 from tensorfold.testing.quantized import float8, mlx_affine
 from tensorfold.testing.safetensors_writer import Stored, write_stored
 from tensorfold.testing.tiny import write_texts
+from tensorfold.testing.tiny_gguf import write_tiny_gguf
 from tensorfold_model_gemma.family import GemmaFamily
 from tensorfold_model_glm.family import GlmFamily
 from tensorfold_model_llama.family import LlamaFamily
@@ -103,21 +104,9 @@ def test_what_is_expanded_on_load_is_said(tmp_path: Path) -> None:
 
 def gemma_and_drafter(path: Path) -> tuple[Path, Path]:
     """A Gemma 4 and a drafter for it, with random weights."""
-    values = dict(FAMILY_CONFIGS["gemma4"])
-    model = write_declared(path / "gemma", GemmaFamily(), values)
-    config = {"model_type": "gemma4_assistant", "backbone_hidden_size": values["hidden_size"], "text_config": values}
-    hidden = values["hidden_size"]
-    arrays = declared_arrays(GemmaFamily(), values)
-    # A drafter has no keys; what it has besides leads from the model's rows and back.
-    own = {name: each for name, each in arrays.items() if not name.rpartition(".weight")[0].endswith(KEYS)}
-    own["pre_projection.weight"] = np.ones((hidden, 2 * hidden), np.float32)
-    own["post_projection.weight"] = np.ones((hidden, hidden), np.float32)
-    write_texts(path / "drafter", config)
-    write_stored(path / "drafter" / "model.safetensors", {name: Stored("F32", each) for name, each in own.items()})
-    return model, path / "drafter"
-
-
-KEYS = ("k_proj", "v_proj", "k_norm")
+    family = GemmaFamily()
+    model = write_declared(path / "gemma", family, FAMILY_CONFIGS["gemma4"])
+    return model, write_declared_drafter(path / "drafter", family, DRAFTER_CONFIGS["gemma4"])
 
 
 def test_a_drafter_of_its_own_checkpoint_is_read_and_told_of(tmp_path: Path) -> None:
@@ -127,6 +116,18 @@ def test_a_drafter_of_its_own_checkpoint_is_read_and_told_of(tmp_path: Path) -> 
     assert block(ready)["drafter"] == str(drafter)
     assert "drafter" not in block(alone)
     assert ready.memory.pages == alone.memory.pages
+
+
+def test_a_drafter_is_named_as_a_model_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`ORG/NAME`, from the Hub's cache."""
+    model, drafter = gemma_and_drafter(tmp_path)
+    hub = tmp_path / "hub" / "models--org--drafter"
+    (hub / "refs").mkdir(parents=True)
+    (hub / "refs" / "main").write_text("c" * 40)
+    shutil.copytree(drafter, hub / "snapshots" / ("c" * 40))
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    ready = assembled(model, draft_model="org/drafter")
+    assert block(ready)["drafter"] == str(hub / "snapshots" / ("c" * 40))
 
 
 def test_a_drafter_that_cannot_be_meant_is_refused_by_name(tmp_path: Path) -> None:
@@ -141,5 +142,7 @@ def test_a_drafter_that_cannot_be_meant_is_refused_by_name(tmp_path: Path) -> No
         assembled(model, draft_model=str(drafter), drafts="off")
     with pytest.raises(CheckpointNotFound, match="nowhere"):
         assembled(model, draft_model=str(tmp_path / "nowhere"))
+    with pytest.raises(CheckpointUnsupported, match="is a file, and drafters are read from folders"):
+        assembled(model, draft_model=str(write_tiny_gguf(tmp_path / "drafter.gguf")))
     with pytest.raises(CheckpointUnsupported, match="--draft-model"):
         assembled(drafter)

@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.numpy import load_file
 
 from tensorfold.cli.program import run
-from tensorfold.testing.declared_checkpoint import write_declared
-from tensorfold.testing.family_configs import FAMILY_CONFIGS
+from tensorfold.testing.declared_checkpoint import write_declared, write_declared_drafter
+from tensorfold.testing.family_configs import DRAFTER_CONFIGS, FAMILY_CONFIGS
 from tensorfold.testing.quantized import mlx_affine
 from tensorfold.testing.safetensors_writer import Stored, write_stored
 from tensorfold.testing.tiny import TinyModel, tiny_config, tiny_weights, write_texts, write_tiny
+from tensorfold_model_gemma.family import GemmaFamily
 from tensorfold_model_glm.family import GlmFamily
 from tensorfold_model_qwen.family import QwenFamily
 
@@ -22,7 +24,9 @@ PUBLISHED = Path(__file__).parent / "published"
 
 SIZES: dict[str, tuple[str, float, float, float, int, int, int]] = {
     "qwen3.8-27b": ("qwen", 26.90, 64, 147, 64, 262144, 248320),
-    # Of every four positions one index key is kept; one for each would make it 27 KiB.
+    # 12 sparse layers, in bfloat16: keys and values of 2 heads of 256 are 12 x 2 x 2 x 256 x 2 bytes = 24 KiB a position.
+    # An indexer reads one key of 128 for each block of 4, the mean of theirs, normed and rotated as the first of them is:
+    # 12 x 128 x 2 bytes / 4 = 3/4 KiB. Keeping all raw keys, as transformers does, would make it 24 + 3 = 27 KiB.
     "qwen3.8-flash-next": ("flash_next", 176.94, 24 + 3 / 4, 110, 48, 262144, 248320),
     "glm-5.3": ("glm", 743.38, 93, 0, 78, 1048576, 154880),
     "nemotron-3.5-lightning": ("nemotron", 31.58, 6, 47, 52, 262144, 131072),
@@ -139,6 +143,69 @@ def test_defaults_come_from_the_generation_config(tmp_path: Path, capsys: pytest
     assert found["sampling"]["temperature"] == 0.8 and found["sampling"]["top_p"] == 0.95
     assert found["stop_ids"] and found["capabilities"] == []
     assert "temperature 0.8, top p 0.95" in text(capsys, tmp_path)
+
+
+# ---- drafters in checkpoints of their own --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> tuple[Path, Path]:
+    """A Gemma 4 and its drafter."""
+    model = write_declared(tmp_path / "gemma", GemmaFamily(), FAMILY_CONFIGS["gemma4"])
+    return model, write_declared_drafter(tmp_path / "drafter", GemmaFamily(), DRAFTER_CONFIGS["gemma4"])
+
+
+def test_a_drafter_is_told_to_be_one(pair: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    """For which models, with the keys that any checkpoint has; it has no states."""
+    _, drafter = pair
+    found = told(capsys, drafter)
+    elements = sum(each.size for each in load_file(drafter / "model.safetensors").values())
+    assert (found["name"], found["family"], found["layers"], found["hidden"]) == ("drafter", "gemma", 2, 32)
+    assert found["drafts_for"].startswith("a Gemma 4 of hidden size 64")
+    assert found["parameters"] == elements
+    assert found["memory"] == {"weights": 4 * elements, "states": 0, "total": 4 * elements}
+    assert (found["bytes_per_token"], found["bytes_per_sequence"]) == (0, 0)
+    assert found["stored"]["bytes"] == 4 * elements and found["problem"] is None
+    shown = text(capsys, drafter)
+    assert "drafts for" in shown and f"--draft-model {drafter}" in shown and f"{elements:,}" in shown
+
+
+def test_a_drafter_is_told_of_beside_its_model(pair: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    """Its weights count in the memory, and what it is stands under a key of its own."""
+    model, drafter = pair
+    alone, found = told(capsys, model), told(capsys, model, "--draft-model", drafter)
+    assert alone["drafter"] is None and alone["memory"]["drafter"] == 0
+    assert found["drafter"] == {key: each for key, each in told(capsys, drafter).items() if key != "name"}
+    assert found["memory"]["total"] == alone["memory"]["total"] + found["drafter"]["memory"]["weights"]
+    assert str(drafter) in text(capsys, model, "--draft-model", drafter)
+
+
+def test_a_drafters_config_alone_tells_of_it(pair: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    """Its weights are counted in the config's type; what does not fit is told where they are there."""
+    _, drafter = pair
+    file = drafter / "model.safetensors"
+    parameters = told(capsys, drafter)["parameters"]
+    stored = file.read_bytes()
+    file.unlink()
+    found = told(capsys, drafter)
+    assert (found["parameters"], found["stored"]) == (parameters, None)
+    assert found["memory"]["weights"] == 2 * parameters and found["dtype"] == "bfloat16"
+    file.write_bytes(stored.replace(b"pre_projection", b"any_projection"))
+    assert "pre_projection.weight is missing" in told(capsys, drafter)["problem"]
+    assert "they do not fit" in text(capsys, drafter)
+
+
+def test_a_drafter_that_does_not_fit_is_refused(
+    pair: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As a start would refuse it; and a drafter alone has no states to tell the memory of."""
+    model, drafter = pair
+    assert run(["info", str(write_tiny(tmp_path / "tiny")), "--draft-model", str(drafter)], {}) == 2
+    assert "the llama family has no drafters" in capsys.readouterr().err
+    assert run(["info", str(model), "--draft-model", str(model)], {}) == 2
+    assert "'gemma4_assistant'" in capsys.readouterr().err
+    assert run(["info", str(drafter), "--context", "16"], {}) == 2
+    assert "a drafter has no states" in capsys.readouterr().err
 
 
 def test_what_cannot_be_told_is_refused_as_it_would_be_served(

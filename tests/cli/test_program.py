@@ -87,13 +87,16 @@ def test_plugins_are_listed_with_whose_they_are_and_their_state(capsys: pytest.C
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["plugins", "--dialect", "opnai"], "tensorfold: no plugin dialects/opnai; there are auth/keys"),
+        (["plugins", "--dialect", "opnai"], "tensorfold: no plugin dialects/opnai; there are dialects/anthropic"),
         (["plugins", "--plugin", "a_module_that_is_not_there"], "tensorfold: plugin extras/a_module_that_is_not_there"),
         (["plugins", "--plugin"], "tensorfold: --plugin needs a value"),
         (["plugins", "--config", "not-there.toml"], "tensorfold: there is no configuration file not-there.toml"),
         (["serve", "--port", "http"], "tensorfold: --port is 'http', and must be an integer"),
         (["serve", "--port", "-1"], "tensorfold: --port is -1, and must be between 0 and 65535"),
         (["chat", "--url", "ftp://x"], "tensorfold: ftp://x is no URL of a server"),
+        (["chat", "MODEL", "--url", "x"], "tensorfold: MODEL and --url exclude each other"),
+        (["info", "~no-such-user/x"], "tensorfold: there is no folder or file"),
+        (["plugins", "--plugin", "~no-such-user/x.py"], "tensorfold: plugin extras/x"),
     ],
 )
 def test_what_cannot_be_is_one_line_and_exit_code_2(
@@ -107,13 +110,24 @@ def test_what_cannot_be_is_one_line_and_exit_code_2(
 
 
 @pytest.mark.parametrize(
-    "arguments", [["nonsense"], ["serve", "--no-such-flag"], ["bench", "--rate", "1", "--concurrency", "1"]]
+    ("arguments", "message"),
+    [
+        (["nonsense"], "no such command 'nonsense'; see `tensorfold --help`"),
+        (["serve", "--prot", "1"], "no such option '--prot'"),
+        (["serve", "a", "b"], "got unexpected extra argument (b); see `tensorfold serve --help`"),
+        (
+            ["bench", "--rate", "1", "--concurrency", "1"],
+            "--concurrency and --rate exclude each other; see `tensorfold bench --help`",
+        ),
+    ],
 )
-def test_a_wrong_word_is_answered_with_the_usage_and_exit_code_2(
-    capsys: pytest.CaptureFixture[str], arguments: list[str]
+def test_a_wrong_word_is_one_line_too_and_says_where_the_right_ones_are(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
     assert run(arguments, {}) == 2
-    assert "Usage: tensorfold" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert told.startswith("tensorfold: ") and told.count("\n") == 1
+    assert message in told
 
 
 def test_a_plugin_adds_a_command_and_its_exit_code_is_the_programs(

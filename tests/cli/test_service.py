@@ -142,7 +142,7 @@ def test_what_a_service_cannot_have_is_told_and_nothing_is_written(
 def test_an_option_that_is_none_is_told(programs: Any, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     programs("systemctl")
     assert run(["service", "install", "smollm2", "--prot", "1"], {}) == 2
-    assert "No such option" in capsys.readouterr().err
+    assert "no such option" in capsys.readouterr().err
 
 
 def test_settings_of_the_shell_are_told_to_be_missing(

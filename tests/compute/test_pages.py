@@ -127,7 +127,7 @@ class Tables(RuleBasedStateMachine):
 
 
 TestTables = Tables.TestCase
-TestTables.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestTables.settings = settings(max_examples=60, stateful_step_count=30)
 
 
 def test_a_reservation_that_does_not_fit_changes_nothing() -> None:

@@ -67,7 +67,7 @@ rules = st.builds(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     rule=rules,
     seed=st.integers(0, 2**32),
@@ -187,7 +187,7 @@ def test_a_mask_that_leaves_nothing_is_a_problem() -> None:
     st.integers(0, 2**32),
     st.booleans(),
 )
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_rows_drawn_together_are_rows_drawn_alone(
     wanted: list[tuple[SamplingRule, bool, int | None]], kinds: list[str], seed: int, backwards: bool
 ) -> None:

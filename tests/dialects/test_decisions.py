@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import openai
 import pytest
@@ -18,7 +18,7 @@ from tensorfold.errors import ContextLengthExceeded, Rejected
 from tensorfold.http import Application, create_app
 from tensorfold.ir import Chat, Prompt, Score, Scored, Text
 from tensorfold.testing.asgi import ask
-from tensorfold.testing.dialects import MODEL, DialectContract, reply_events
+from tensorfold.testing.dialects import MODEL, reply_events
 from tensorfold.testing.scoring import ScoringEngine, WordTokenizer
 from tensorfold.testing.scripted_engine import ScriptedEngine
 from tensorfold.testing.serving import served
@@ -85,20 +85,6 @@ def odds(prompt: Prompt) -> Mapping[int, float]:
     spelled |= {" NO": 0.01, "0": 0.06, "1": 0.03, "2": 0.01}
     shares = {token: share for spelling, share in spelled.items() for token in tokens(spelling)}
     return {**shares, user: 1 - sum(shares.values())}
-
-
-class TestDecisions(DialectContract):
-    dialect = decisions_dialect()
-    bodies: ClassVar = {}
-    inquiry_bodies: ClassVar = {
-        "/v1/decisions": json.dumps(KEYED).encode(),
-        "/v1/systemone": json.dumps(SYSTEM_ONE).encode(),
-    }
-
-    def test_every_inquiry_answers(self) -> None:
-        """The contract's engine cannot score; ours below can."""
-        for inquiry in self.dialect.inquiries:
-            assert self._ask(inquiry, self.inquiry_bodies[inquiry.path]).status == 400
 
 
 @pytest.fixture

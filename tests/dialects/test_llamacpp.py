@@ -17,7 +17,7 @@ from tensorfold.contracts.engine import EngineStatus
 from tensorfold.http import Application, create_app
 from tensorfold.ir import Finished, Progress, Queued, Request, Started, Stopped, TextDelta, Timings, Usage
 from tensorfold.testing.asgi import ask
-from tensorfold.testing.dialects import MODEL, DialectContract, reply_events
+from tensorfold.testing.dialects import MODEL, reply_events
 from tensorfold.testing.scripted_engine import ScriptedEngine, ScriptItem
 from tensorfold.testing.serving import served
 from tensorfold_dialect_llamacpp import llamacpp_dialect
@@ -36,15 +36,6 @@ SHOWN = dataclasses.replace(
     capabilities=frozenset({"tools"}),
 )
 HI: list[Any] = [{"role": "user", "content": "hi <|im_end|>"}]
-
-
-class TestLlamaCpp(DialectContract):
-    dialect = llamacpp_dialect()
-    bodies: ClassVar = {}
-    inquiry_bodies: ClassVar = {
-        "/apply-template": b'{"messages": [{"role": "user", "content": "hi"}]}',
-        "/v1/apply-template": b'{"messages": [{"role": "user", "content": "hi"}]}',
-    }
 
 
 class CountingEngine(ScriptedEngine):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Any
 
 import ollama
 import pytest
@@ -36,7 +36,7 @@ from tensorfold.ir import (
     ToolResult,
     Usage,
 )
-from tensorfold.testing.dialects import CONTEXT, MODEL, DialectContract, refusal, reply_events
+from tensorfold.testing.dialects import CONTEXT, MODEL, refusal, reply_events
 from tensorfold.testing.scripted_engine import ScriptedEngine, ScriptItem
 from tensorfold.testing.serving import served
 from tensorfold_dialect_ollama import ollama_dialect
@@ -45,19 +45,6 @@ CODECS = {endpoint.path: endpoint.codec for endpoint in ollama_dialect().endpoin
 CHAT, GENERATE = "/api/chat", "/api/generate"
 HI: list[dict[str, Any]] = [{"role": "user", "content": "hi"}]
 TOOL: dict[str, Any] = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
-
-
-class TestOllama(DialectContract):
-    dialect = ollama_dialect()
-    bodies: ClassVar = {
-        CHAT: b'{"messages": [{"role": "user", "content": "hi"}], "stream": false}',
-        GENERATE: b'{"prompt": "hi", "stream": false}',
-    }
-    stream_bodies: ClassVar = {
-        CHAT: b'{"messages": [{"role": "user", "content": "hi"}]}',
-        GENERATE: b'{"prompt": "hi", "stream": null}',
-    }
-    inquiry_bodies: ClassVar = {"/api/show": b'{"model": "m"}'}
 
 
 def request(path: str, **fields: Any) -> Request:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
@@ -12,7 +12,7 @@ from tensorfold.chat.prompt import PromptBuilder
 from tensorfold.contracts.chat import Tokenizer
 from tensorfold.http import Application, create_app
 from tensorfold.testing.asgi import ask
-from tensorfold.testing.dialects import MODEL, DialectContract, reply_events
+from tensorfold.testing.dialects import MODEL, reply_events
 from tensorfold.testing.scripted_engine import ScriptedEngine
 from tensorfold_dialect_openai import openai_dialect
 from tensorfold_dialect_vllm import vllm_dialect
@@ -23,17 +23,6 @@ MESSAGES: list[dict[str, Any]] = [
 ]
 TOOL: dict[str, Any] = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
 ROUTES = pytest.mark.parametrize("prefix", ["", "/v1"])
-
-
-class TestVllm(DialectContract):
-    dialect = vllm_dialect()
-    bodies: ClassVar = {}
-    inquiry_bodies: ClassVar = {
-        "/tokenize": b'{"prompt": "hi"}',
-        "/v1/tokenize": b'{"messages": [{"role": "user", "content": "hi"}]}',
-        "/detokenize": b'{"tokens": [104]}',
-        "/v1/detokenize": b'{"tokens": []}',
-    }
 
 
 @pytest.fixture

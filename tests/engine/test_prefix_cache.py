@@ -170,7 +170,7 @@ class Caches(RuleBasedStateMachine):
 
 
 TestCaches = Caches.TestCase
-TestCaches.settings = settings(max_examples=40, stateful_step_count=12, deadline=None)
+TestCaches.settings = settings(max_examples=40, stateful_step_count=12)
 
 
 # ---- which starts are kept --------------------------------------------------------------------------------

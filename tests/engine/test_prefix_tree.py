@@ -67,7 +67,7 @@ class Trees(RuleBasedStateMachine):
 
 
 TestTrees = Trees.TestCase
-TestTrees.settings = settings(max_examples=80, stateful_step_count=30, deadline=None)
+TestTrees.settings = settings(max_examples=80, stateful_step_count=30)
 
 
 def test_removing_everything_leaves_an_empty_tree() -> None:

@@ -260,4 +260,4 @@ class Schedules(RuleBasedStateMachine):
 
 
 TestSchedules = Schedules.TestCase
-TestSchedules.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+TestSchedules.settings = settings(max_examples=60, stateful_step_count=25)

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from tensorfold.chat.plain import PlainParser
 from tensorfold.contracts.gates import Gate
 from tensorfold.contracts.sampling import Drawn, SamplingRule
-from tensorfold.engine.drafts import Drafter
 from tensorfold.engine.gates import AllowedTokens, ForcedRun, GateSet
 from tensorfold.engine.job import Job
 from tensorfold.engine.limits import ReplyLimit
@@ -21,34 +20,13 @@ from tensorfold.engine.sequence import Sequence as Reply
 from tensorfold.engine.sequence import Window
 from tensorfold.errors import GenerationFailed
 from tensorfold.ir import Event, Limits, Request, Stopped, TextDelta, TokensPrompt
+from tensorfold.testing.toy_chat import Guesses
 from tensorfold.testing.toy_tokenizer import ToyTokenizer
 
 TOKENIZER = ToyTokenizer(words=("one", " two", "STOP", " x", " y", " z"), control=("<end>",))
 PROMPT = (1, 2, 3)
 END = TOKENIZER.ids("<end>")[0]
 ONE, TWO, STOP, X, Y, Z = TOKENIZER.ids("one", " two", "STOP", " x", " y", " z")
-
-
-class Proposals:
-    """Drafts the same tokens for every reply, whatever it has become."""
-
-    def __init__(self, tokens: Sequence[int]) -> None:
-        self._tokens = tokens
-
-    def begin(self, prompt: Sequence[int]) -> Drafter:
-        return _Fixed(self._tokens)
-
-
-class _Fixed:
-    def __init__(self, tokens: Sequence[int]) -> None:
-        self._tokens = tokens
-        self._kept = 0
-
-    def extend(self, token: int) -> None:
-        self._kept += 1
-
-    def propose(self, most: int) -> Sequence[int]:
-        return self._tokens[self._kept : self._kept + most]
 
 
 def reply(
@@ -80,7 +58,7 @@ def reply(
         gates=GateSet(tuple(gates)),
         tokenizer=TOKENIZER,
         parser=PlainParser,
-        drafting=Proposals(drafts) if drafts else None,
+        drafting=Guesses(drafts) if drafts else None,
     )
     return Reply(job, 0)
 

@@ -27,9 +27,9 @@ from tensorfold.engine.copies import CopyDrafting
 from tensorfold.engine.depth import Deepest
 from tensorfold.engine.engine import LocalEngine
 from tensorfold.engine.settings import EngineSettings
-from tensorfold.ir import Answer, JsonSchema, Limits, Prompt, Request, Sampling, Tool, ToolChoice, fold
+from tensorfold.ir import Answer, JsonSchema, Limits, Prompt, Request, Sampling, Tool, ToolChoice
 from tensorfold.testing.toy_chat import chat_request
-from tensorfold.testing.toy_engine import running
+from tensorfold.testing.toy_engine import answer_all, running
 
 pytestmark = pytest.mark.slow
 
@@ -94,11 +94,8 @@ class Model:
         )
 
         async def main() -> list[Answer]:
-            async def one(request: Request) -> Answer:
-                return fold([event async for event in await served.submit(request)])
-
-            async with running(engine) as served:
-                return list(await asyncio.gather(*map(one, requests)))
+            async with running(engine):
+                return await answer_all(engine, requests, together=True)
 
         return asyncio.run(main())
 

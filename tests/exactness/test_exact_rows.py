@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tensorfold.compute.declaring import declared_tensors
 from tensorfold.compute.memory import plan_memory
 from tensorfold.compute.runner import Runner
 from tensorfold.compute.weights import load_decoder
@@ -20,16 +21,16 @@ from tensorfold.testing.coded_tensors import CodedTensors
 from tensorfold.testing.random_tensors import RandomTensors
 from tensorfold_model_llama.family import LlamaFamily
 
-HIDDEN, HEADS, KV_HEADS, WIDTH, INNER, LAYERS, VOCABULARY = 576, 9, 3, 64, 1536, 2, 1000
+VOCABULARY = 1000
 CONFIG = ModelConfig(
     {
         "model_type": "llama",
         "vocab_size": VOCABULARY,
-        "hidden_size": HIDDEN,
-        "intermediate_size": INNER,
-        "num_hidden_layers": LAYERS,
-        "num_attention_heads": HEADS,
-        "num_key_value_heads": KV_HEADS,
+        "hidden_size": 576,
+        "intermediate_size": 1536,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 9,
+        "num_key_value_heads": 3,
         "max_position_embeddings": 1024,
         "rope_theta": 100000.0,
         "tie_word_embeddings": True,
@@ -47,24 +48,7 @@ Logits = NDArray[np.float32]
 
 def tensors() -> RandomTensors:
     """SmolLM2-135M's widths, two layers deep."""
-    shapes: dict[str, tuple[int, ...]] = {
-        "model.embed_tokens.weight": (VOCABULARY, HIDDEN),
-        "model.norm.weight": (HIDDEN,),
-    }
-    for layer in range(LAYERS):
-        prefix = f"model.layers.{layer}"
-        shapes |= {
-            f"{prefix}.input_layernorm.weight": (HIDDEN,),
-            f"{prefix}.post_attention_layernorm.weight": (HIDDEN,),
-            f"{prefix}.self_attn.q_proj.weight": (HEADS * WIDTH, HIDDEN),
-            f"{prefix}.self_attn.k_proj.weight": (KV_HEADS * WIDTH, HIDDEN),
-            f"{prefix}.self_attn.v_proj.weight": (KV_HEADS * WIDTH, HIDDEN),
-            f"{prefix}.self_attn.o_proj.weight": (HIDDEN, HEADS * WIDTH),
-            f"{prefix}.mlp.gate_proj.weight": (INNER, HIDDEN),
-            f"{prefix}.mlp.up_proj.weight": (INNER, HIDDEN),
-            f"{prefix}.mlp.down_proj.weight": (HIDDEN, INNER),
-        }
-    return RandomTensors(shapes)
+    return RandomTensors(declared_tensors(LlamaFamily(), CONFIG))
 
 
 class Model:

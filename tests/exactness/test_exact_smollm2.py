@@ -41,9 +41,8 @@ from tensorfold.ir import (
     Score,
     Text,
     TextPrompt,
-    fold,
 )
-from tensorfold.testing.toy_engine import running
+from tensorfold.testing.toy_engine import answer_all, running
 
 pytestmark = pytest.mark.slow
 
@@ -142,15 +141,8 @@ def serve(
             depth=depth or Deepest(),
         )
 
-        async def one(request: Request) -> Answer:
-            return fold([event async for event in await engine.submit(request)])
-
         async with running(engine):
-            if together:
-                answers = list(await asyncio.gather(*map(one, requests)))
-            else:
-                answers = [await one(each) for each in requests]
-            return answers, dict(engine.status().details)
+            return await answer_all(engine, requests, together=together), dict(engine.status().details)
 
     return asyncio.run(main())
 

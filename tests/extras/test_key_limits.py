@@ -16,9 +16,12 @@ from tensorfold.ir import Request, TextPrompt, Timings, Usage
 from tensorfold.plugins import Plugins, Wanted
 from tensorfold.testing.asgi import ask
 from tensorfold.testing.dialects import MODEL, reply_events
+from tensorfold.testing.scoring import ScoringEngine
 from tensorfold.testing.scripted_engine import ScriptedEngine
+from tensorfold.testing.toy_tokenizer import ToyTokenizer
 from tensorfold_auth_keys.source import KeySource
 from tensorfold_dialect_anthropic import anthropic_dialect
+from tensorfold_dialect_decisions import decisions_dialect
 from tensorfold_dialect_openai import openai_dialect
 from tensorfold_extra_limits import tensorfold_request_filters, tensorfold_settings
 from tensorfold_extra_limits.limits import KeyLimits, Limit
@@ -151,3 +154,22 @@ def test_the_refusal_has_the_dialects_envelope_and_says_when_to_come_back(app: A
     assert (other.status, json.loads(other.body)["error"]["type"]) == (429, "rate_limit_error")
     assert json.loads(other.body)["type"] == "error"
     assert ask(app, "POST", "/v1/messages", body=told, headers={"x-api-key": "l"}).status == 200
+
+
+def test_decisions_cost_the_tokens_of_their_prompts() -> None:
+    """Each question's; the answer to the next one comes when they are paid."""
+    made = create_app(
+        engine=ScoringEngine(MODEL, None, lambda prompt: dict.fromkeys(range(256), 1 / 256)),
+        model=MODEL,
+        dialects=[decisions_dialect()],
+        filters=[KeyLimits(Limit(tokens_per_minute=3), clock=Clock())],
+        tokenizer=ToyTokenizer(),
+    )
+    questions = [{"id": id, "type": "score", "question": "?", "levels": ["low", "high"]} for id in ("a", "b", "c")]
+    body = json.dumps({"input": "x", "questions": questions}).encode()
+    answers = [ask(made, "POST", "/v1/decisions", body=body) for _ in range(2)]
+    metrics = ask(made, "GET", "/metrics").body.decode()
+    made.close()
+    assert [answer.status for answer in answers] == [200, 429], answers
+    assert "3 tokens a minute" in answers[1].body.decode()
+    assert "tensorfold:prompt_tokens_total 3.0" in metrics

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import pytest
 
 pytest.importorskip("opentelemetry.sdk", reason="the extra otel is not installed")
@@ -18,13 +19,17 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from tensorfold.contracts.observe import Outcome
 from tensorfold.contracts.settings import PluginSettings
-from tensorfold.errors import ConfigError, GenerationFailed, PluginUnavailable
+from tensorfold.errors import ConfigError, GenerationFailed
 from tensorfold.http import create_app
 from tensorfold.ir import Finished, Queued, Request, Stopped, TextDelta, TextPrompt, Timings, Usage
 from tensorfold.testing.asgi import ask
 from tensorfold.testing.dialects import MODEL
+from tensorfold.testing.scoring import ScoringEngine
 from tensorfold.testing.scripted_engine import ScriptedEngine, ScriptItem
+from tensorfold.testing.serving import served
+from tensorfold.testing.toy_tokenizer import ToyTokenizer
 from tensorfold_auth_keys.source import KeySource
+from tensorfold_dialect_decisions import decisions_dialect
 from tensorfold_dialect_openai import openai_dialect
 from tensorfold_extra_otel import tensorfold_observers, tensorfold_settings
 from tensorfold_extra_otel.exporting import exporting, traces_url
@@ -106,6 +111,97 @@ def test_every_request_of_a_server_has_one_span(traces: RequestTraces, memory: I
     assert not any("sk-secret-key" in span.to_json() for span in spans)
 
 
+TRACE, CALLER = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+
+
+@pytest.fixture
+def url(traces: RequestTraces) -> Iterator[str]:
+    """A real server that chats and decides."""
+    app = create_app(
+        engine=ScoringEngine(MODEL, None, lambda prompt: dict.fromkeys(range(256), 1 / 256)),
+        model=MODEL,
+        dialects=[openai_dialect(), decisions_dialect()],
+        observers=[traces],
+        tokenizer=ToyTokenizer(),
+    )
+    with served(app) as url:
+        yield url
+    app.close()
+
+
+def post(url: str, path: str, body: object, *headers: tuple[str, str]) -> None:
+    assert httpx.post(url + path, json=body, headers=[*headers], trust_env=False).status_code == 200
+
+
+CHAT: dict[str, Any] = {"messages": [{"role": "user", "content": "hi"}]}
+DECISION: dict[str, Any] = {
+    "input": "x",
+    "questions": [{"id": "q", "type": "score", "question": "?", "levels": ["low", "high"]}],
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/chat/completions", CHAT),
+        ("/v1/chat/completions", {**CHAT, "stream": True}),
+        ("/v1/decisions", DECISION),
+    ],
+)
+def test_a_span_is_a_child_of_the_callers(url: str, memory: InMemorySpanExporter, path: str, body: object) -> None:
+    """Over `traceparent`; `tracestate` comes along, in one header or several."""
+    sent = [("traceparent", f"00-{TRACE}-{CALLER}-01"), ("tracestate", "rojo=1"), ("tracestate", "congo=t61")]
+    post(url, path, body, *sent)
+    (span,) = memory.get_finished_spans()
+    assert span.parent is not None and span.context is not None
+    assert (f"{span.parent.trace_id:032x}", f"{span.parent.span_id:016x}") == (TRACE, CALLER)
+    assert span.parent.is_remote
+    assert span.context.trace_id == span.parent.trace_id
+    assert dict(span.context.trace_state) == {"rojo": "1", "congo": "t61"}
+
+
+def test_a_caller_that_does_not_sample_gets_no_span(url: str, memory: InMemorySpanExporter) -> None:
+    post(url, "/v1/chat/completions", CHAT, ("traceparent", f"00-{TRACE}-{CALLER}-00"))
+    assert memory.get_finished_spans() == ()
+
+
+def test_a_later_version_of_the_header_is_read_as_this_one(url: str, memory: InMemorySpanExporter) -> None:
+    post(url, "/v1/chat/completions", CHAT, ("traceparent", f"cc-{TRACE}-{CALLER}-01-what-the-future-will-be-like"))
+    (span,) = memory.get_finished_spans()
+    assert span.parent is not None and f"{span.parent.trace_id:032x}" == TRACE
+
+
+@pytest.mark.parametrize(
+    "parents",
+    [
+        [""],
+        ["nonsense"],
+        [f"ff-{TRACE}-{CALLER}-01"],
+        [f"00-{TRACE.upper()}-{CALLER}-01"],
+        [f"00-{'0' * 32}-{CALLER}-01"],
+        [f"00-{TRACE}-{'0' * 16}-01"],
+        [f"00-{TRACE}-{CALLER}-01-more"],
+        [f"00-{TRACE}-{CALLER}-01", f"00-{TRACE}-{CALLER}-01"],
+    ],
+    ids=["empty", "nonsense", "version ff", "upper case", "no trace", "no span", "longer", "two of them"],
+)
+def test_a_malformed_parent_is_ignored(url: str, memory: InMemorySpanExporter, parents: list[str]) -> None:
+    """The span begins a trace of its own, as the standard says, and the request is answered."""
+    post(url, "/v1/chat/completions", CHAT, *(("traceparent", each) for each in parents), ("tracestate", "rojo=1"))
+    (span,) = memory.get_finished_spans()
+    assert span.parent is None
+    assert span.context is not None and f"{span.context.trace_id:032x}" != TRACE
+    assert len(span.context.trace_state) == 0
+
+
+def test_a_malformed_state_is_dropped_and_the_parent_kept(url: str, memory: InMemorySpanExporter) -> None:
+    sent = [("traceparent", f"00-{TRACE}-{CALLER}-01"), ("tracestate", "no equals sign")]
+    post(url, "/v1/chat/completions", CHAT, *sent)
+    (span,) = memory.get_finished_spans()
+    assert span.parent is not None and f"{span.parent.trace_id:032x}" == TRACE
+    assert span.context is not None and len(span.context.trace_state) == 0
+
+
 def test_no_observer_is_there_until_an_endpoint_is_set() -> None:
     (table,) = tensorfold_settings()
     defaults = {setting.name: setting.default for setting in table.settings}
@@ -129,5 +225,5 @@ def test_without_the_library_the_start_says_how_to_get_it(monkeypatch: pytest.Mo
         return real(name, *rest, **more)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(PluginUnavailable, match=r"tensorfold\[otel\]"):
+    with pytest.raises(ConfigError, match=r"tensorfold\[otel\]"):
         exporting("http://localhost:4318", "x")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -153,22 +155,32 @@ def shaken(model: Any) -> None:
             each.add_(torch.randn(each.shape) * 0.1)
 
 
-@pytest.fixture(scope="module", params=CASES)
-def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Written:
-    """A checkpoint of each case, and a sequence in which end tokens cut the n-grams."""
+def write(case: str, path: Path) -> Written:
+    """The checkpoint of a case, and a sequence in which end tokens cut the n-grams."""
     import torch
 
     torch.manual_seed(0)
-    model = made(request.param).eval().float()
+    model = made(case).eval().float()
     drawn = np.random.default_rng(1).integers(3, 150, TOKENS)
     drawn[[0, 9, 10, 30, 52]] = END
     tokens = tuple(int(token) for token in drawn)
     with torch.inference_mode():
         shaken(model)
         logits = model(torch.tensor([tokens])).logits[0].numpy()
-    path: Path = tmp_path_factory.mktemp("checkpoint")
     model.save_pretrained(path)
     return Written(FolderCheckpoint(path), tokens, logits)
+
+
+@pytest.fixture(scope="session")
+def references(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Written]:
+    """Each case's checkpoint, made once: tests run backend by backend, and each has every case."""
+    return cache(lambda case: write(case, tmp_path_factory.mktemp("checkpoint")))
+
+
+@pytest.fixture(params=CASES)
+def written(request: pytest.FixtureRequest, references: Callable[[str], Written]) -> Written:
+    """The checkpoint of each case."""
+    return references(request.param)
 
 
 def test_logits_agree_with_transformers_however_they_are_computed(written: Written, each_session: Session[Any]) -> None:

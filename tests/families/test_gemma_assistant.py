@@ -27,9 +27,10 @@ from tensorfold.engine.depth import Deepest
 from tensorfold.engine.engine import LocalEngine
 from tensorfold.engine.settings import EngineSettings
 from tensorfold.errors import BackendError, CheckpointUnsupported, WeightsMismatch
-from tensorfold.ir import Answer, Limits, Request, Sampling, TokensPrompt, fold
+from tensorfold.ir import Answer, Limits, Request, Sampling, TokensPrompt
 from tensorfold.testing.array_tensors import ArrayTensors, arrays_of
 from tensorfold.testing.family_model import feed, slot_of
+from tensorfold.testing.toy_engine import answer_all, running
 from tensorfold.testing.toy_tokenizer import ToyPrompts, ToyTokenizer
 from tensorfold_model_gemma.family import GemmaFamily
 
@@ -171,17 +172,8 @@ class Pair:
                 settings=EngineSettings(),
                 depth=Deepest(),
             )
-
-            async def one(each: Request) -> Answer:
-                return fold([event async for event in await engine.submit(each)])
-
-            engine.start()
-            try:
-                if together:
-                    return list(await asyncio.gather(*map(one, requests)))
-                return [await one(each) for each in requests]
-            finally:
-                await engine.close(0)
+            async with running(engine):
+                return await answer_all(engine, requests, together=together)
 
         return asyncio.run(served())
 

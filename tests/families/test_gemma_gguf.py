@@ -161,7 +161,7 @@ class RealModel:
     logits: NDArray[np.float32]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def gemma_3_270m(tmp_path_factory: pytest.TempPathFactory) -> RealModel:
     """Assembled from the packages that ship it in parts."""
     import torch

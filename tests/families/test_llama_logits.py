@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -114,11 +115,16 @@ def write(kind: str, settings: Mapping[str, Any], path: Path) -> Written:
     return Written(path, tokens, logits)
 
 
-@pytest.fixture(scope="module", params=CASES)
-def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Written:
-    """A checkpoint of each case."""
-    kind, settings = CASES[request.param]
-    return write(kind, settings, tmp_path_factory.mktemp("checkpoint"))
+@pytest.fixture(scope="session")
+def references(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Written]:
+    """Each case's checkpoint, made once: tests run backend by backend, and each has every case."""
+    return cache(lambda case: write(*CASES[case], tmp_path_factory.mktemp("checkpoint")))
+
+
+@pytest.fixture(params=CASES)
+def written(request: pytest.FixtureRequest, references: Callable[[str], Written]) -> Written:
+    """The checkpoint of each case."""
+    return references(request.param)
 
 
 def run(path: Path, session: Session[Any], tokens: tuple[int, ...]) -> NDArray[np.float32]:

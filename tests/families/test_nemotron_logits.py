@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -120,10 +121,16 @@ def write(settings: dict[str, Any], path: Path) -> Written:
     return Written(path, tokens, logits_of(model, tokens))
 
 
-@pytest.fixture(scope="module", params=CASES)
-def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Written:
-    """A checkpoint of each case."""
-    return write(CASES[request.param], tmp_path_factory.mktemp("checkpoint"))
+@pytest.fixture(scope="session")
+def references(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Written]:
+    """Each case's checkpoint, made once: tests run backend by backend, and each has every case."""
+    return cache(lambda case: write(CASES[case], tmp_path_factory.mktemp("checkpoint")))
+
+
+@pytest.fixture(params=CASES)
+def written(request: pytest.FixtureRequest, references: Callable[[str], Written]) -> Written:
+    """The checkpoint of each case."""
+    return references(request.param)
 
 
 def loaded(path: Path, session: Session[Any]) -> Loaded:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -123,20 +125,30 @@ def shaken(model: Any) -> None:
             each.add_(torch.randn(each.shape) * 0.1)
 
 
-@pytest.fixture(scope="module", params=CASES)
-def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Written:
-    """A checkpoint of each case."""
+def write(case: str, path: Path) -> Written:
+    """The checkpoint of a case."""
     import torch
 
     torch.manual_seed(0)
-    model = made(*CASES[request.param]).eval().float()
+    model = made(*CASES[case]).eval().float()
     tokens = tuple(int(token) for token in np.random.default_rng(1).integers(3, 150, TOKENS))
     with torch.inference_mode():
         shaken(model)
         logits = model(torch.tensor([tokens])).logits[0].numpy()
-    path = tmp_path_factory.mktemp("checkpoint")
     model.save_pretrained(path)
     return Written(FolderCheckpoint(path), tokens, logits)
+
+
+@pytest.fixture(scope="session")
+def references(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Written]:
+    """Each case's checkpoint, made once: tests run backend by backend, and each has every case."""
+    return cache(lambda case: write(case, tmp_path_factory.mktemp("checkpoint")))
+
+
+@pytest.fixture(params=CASES)
+def written(request: pytest.FixtureRequest, references: Callable[[str], Written]) -> Written:
+    """The checkpoint of each case."""
+    return references(request.param)
 
 
 def test_logits_agree_with_transformers_however_they_are_computed(written: Written, each_session: Session[Any]) -> None:

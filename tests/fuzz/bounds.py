@@ -15,7 +15,6 @@ EXAMPLES = int(os.environ.get("TENSORFOLD_TEST_EXAMPLES", "40"))
 
 fuzzed = settings(
     max_examples=EXAMPLES,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 

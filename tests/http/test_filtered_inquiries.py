@@ -10,8 +10,9 @@ import msgspec
 import pytest
 
 from tensorfold.contracts.auth import AuthSource
+from tensorfold.contracts.observe import Observer, Outcome
 from tensorfold.contracts.policy import RequestFilter
-from tensorfold.errors import Rejected
+from tensorfold.errors import GenerationFailed, Rejected
 from tensorfold.http import create_app
 from tensorfold.ir import Chat, LabelScore, Message, Request, Score, Scored, SpellingScore, Text, Timings, Usage
 from tensorfold.testing.asgi import Answered, ask
@@ -40,12 +41,15 @@ BODIES: dict[str, dict[str, Any]] = {
 class ScoringScript(ScriptedEngine):
     """Scores too: every label alike."""
 
-    def __init__(self) -> None:
+    def __init__(self, failure: Exception | None = None) -> None:
         super().__init__(MODEL, lambda request: reply_events(["x"]))
         self.scores: list[Score] = []
+        self._failure = failure
 
     async def score(self, request: Score) -> Scored:
         self.scores.append(request)
+        if self._failure is not None:
+            raise self._failure
         labels = tuple(
             LabelScore(tuple(SpellingScore((65,), (-1.0,)) for _ in each.spellings)) for each in request.labels
         )
@@ -88,11 +92,20 @@ def asked(
     body: dict[str, Any],
     *,
     auth: Sequence[AuthSource] = (),
+    observers: Sequence[Observer] = (),
 ) -> Answered:
     dialects = [anthropic_dialect(), vllm_dialect(), llamacpp_dialect(), decisions_dialect()]
     # A yes is one token here, as it is in every real vocabulary.
     tokenizer = ToyTokenizer(words=["yes", "no"])
-    app = create_app(engine=engine, model=MODEL, dialects=dialects, filters=filters, auth=auth, tokenizer=tokenizer)
+    app = create_app(
+        engine=engine,
+        model=MODEL,
+        dialects=dialects,
+        filters=filters,
+        observers=observers,
+        auth=auth,
+        tokenizer=tokenizer,
+    )
     try:
         return ask(app, "POST", path, body=json.dumps(body).encode(), headers={"x-api-key": "k"})
     finally:
@@ -138,3 +151,56 @@ def test_each_question_counts_once_and_is_scored_as_the_filters_left_it() -> Non
         assert isinstance(score.prompt, Chat)
         assert score.prompt.messages[0] == Message("system", (Text("wombat"),))
         assert score.principal == "cli-1"
+
+
+class Told:
+    """Remembers what it is told."""
+
+    def __init__(self) -> None:
+        self.started_ids: list[str] = []
+        self.outcomes: list[tuple[Request, str, Outcome]] = []
+
+    def started(self, request: Request, endpoint: str) -> None:
+        self.started_ids.append(request.id)
+
+    def ended(self, request: Request, endpoint: str, outcome: Outcome) -> None:
+        self.outcomes.append((request, endpoint, outcome))
+
+
+@pytest.mark.parametrize("path", ["/v1/decisions", "/v1/systemone"])
+def test_each_question_is_told_to_observers_with_its_tokens(path: str) -> None:
+    """As a request of its own, like each prompt of a list."""
+    told = Told()
+    body = {**BODIES[path], **({"questions": QUESTIONS} if path == "/v1/decisions" else {})}
+    answered = asked(ScoringScript(), [], path, body, auth=[KeySource(flags=["k"])], observers=[told])
+    assert answered.status == 200, answered.body
+    assert len(told.outcomes) == len(body["questions"])
+    assert sorted(told.started_ids) == sorted(request.id for request, _, _ in told.outcomes)
+    for request, endpoint, outcome in told.outcomes:
+        assert (request.principal, endpoint) == ("cli-1", path)
+        assert (outcome.status, outcome.reason, outcome.usage) == (200, "end", Usage(4, 0))
+        assert outcome.first_token_seconds is None
+
+
+@pytest.mark.parametrize(
+    ("failure", "expected"),
+    [
+        (Rejected("full", status=429), (429, "overloaded_error")),
+        (GenerationFailed("broken"), (500, "server_error")),
+        (RuntimeError("a fault"), (500, "server_error")),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_question_that_fails_is_told_with_its_reason(failure: Exception, expected: tuple[int, str]) -> None:
+    told = Told()
+    assert asked(ScoringScript(failure), [], "/v1/decisions", BODIES["/v1/decisions"], observers=[told]).status >= 400
+    ((_, _, outcome),) = told.outcomes
+    assert (outcome.status, outcome.reason) == expected
+
+
+def test_what_is_only_counted_or_shown_is_told_to_nobody() -> None:
+    """It costs no tokens."""
+    told = Told()
+    for path in ("/v1/messages/count_tokens", "/tokenize", "/apply-template"):
+        assert asked(ScoringScript(), [], path, BODIES[path], observers=[told]).status == 200
+    assert told.outcomes == []

@@ -54,7 +54,7 @@ def test_no_request_is_the_servers_fault(described: Any) -> None:
     assert len(operations) > 20
     for operation in operations:
 
-        @settings(max_examples=40, deadline=None, suppress_health_check=SLOW)
+        @settings(max_examples=40, suppress_health_check=SLOW)
         @given(operation.as_strategy())
         def asked(case: Any) -> None:
             assert case.call().status_code < 500, case.formatted_path

@@ -78,6 +78,12 @@ def test_a_new_plugin_passes_its_contract_as_it_is(kind: str, tmp_path: Path) ->
     assert every == f"{claims} claims hold"
 
 
+def test_an_installed_plugin_is_tried_by_its_name() -> None:
+    code, said = check("auth/keys")
+    assert code == 0, said
+    assert "auth source keys" in said.splitlines()
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_new_plugin_can_be_built_and_holds_no_mark_of_its_template(kind: str, tmp_path: Path) -> None:
     """As a wheel with its module; with tests of its own, and a README that names every file."""

@@ -21,6 +21,7 @@ from tensorfold.contracts.dialect import Dialect, Endpoint
 def tensorfold_dialects():
     yield Dialect(name="{name}", errors=None, endpoints=(Endpoint("{path}", None),))
 """
+INQUIRIES = DIALECT.replace("Endpoint", "InquiryEndpoint").replace("endpoints=", "inquiries=")
 FAMILY = """
 from types import SimpleNamespace
 from tensorfold import hookimpl
@@ -53,6 +54,7 @@ def test_offers_come_in_the_order_of_their_names(install: Install, foreign: Fore
     [
         (DIALECT.format(name="chat", path="/a"), DIALECT.format(name="chat", path="/b"), "dialect chat"),
         (DIALECT.format(name="a", path="/v1/x"), DIALECT.format(name="b", path="/v1/x"), "path /v1/x"),
+        (DIALECT.format(name="a", path="/v1/x"), INQUIRIES.format(name="b", path="/v1/x"), "path /v1/x"),
         (FAMILY.format(name="m", architecture="a"), FAMILY.format(name="m", architecture="b"), "model family m"),
         (FAMILY.format(name="m", architecture="a"), FAMILY.format(name="n", architecture="a"), "GGUF architecture a"),
     ],

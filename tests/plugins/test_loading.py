@@ -123,19 +123,20 @@ def test_asking_for_and_blocking_one_plugin_is_refused(install: Install, foreign
 
 
 @pytest.mark.parametrize(
-    ("wanted", "id"),
+    ("wanted", "id", "there"),
     [
-        (Wanted(dialects=("acem",)), "dialects/acem"),
-        (Wanted(backend="acem"), "backends/acem"),
-        (Wanted(plugins=("no:auth/acem",)), "auth/acem"),
-        (Wanted(plugins=("models/acem",)), "models/acem"),
+        (Wanted(dialects=("acem",)), "dialects/acem", "is dialects/acme"),
+        (Wanted(backend="acem"), "backends/acem", "are none of its kind"),
+        (Wanted(plugins=("no:auth/acem",)), "auth/acem", "are auth/acme, auth/other"),
+        (Wanted(plugins=("models/acem",)), "models/acem", "are none of its kind"),
     ],
 )
-def test_a_misspelt_name_stops_and_lists_what_there_is(
-    install: Install, foreign: Foreign, wanted: Wanted, id: str
+def test_a_misspelt_name_stops_and_lists_what_there_is_of_its_kind(
+    install: Install, foreign: Foreign, wanted: Wanted, id: str, there: str
 ) -> None:
-    install("acme", "1", {"tensorfold.dialects": {"acme": "acme_one"}, "tensorfold.auth": {"acme": "acme_auth"}})
-    with pytest.raises(PluginNotFound, match=f"^no plugin {id}; there are auth/acme, dialects/acme$"):
+    auth = {"acme": "acme_auth", "other": "acme_other"}
+    install("acme", "1", {"tensorfold.dialects": {"acme": "acme_one"}, "tensorfold.auth": auth})
+    with pytest.raises(PluginNotFound, match=f"^no plugin {id}; there {there}$"):
         Plugins(wanted, foreign())
 
 

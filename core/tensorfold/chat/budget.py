@@ -22,6 +22,7 @@ __all__ = [
     "bounded_format",
     "bounded_number",
     "bounded_text",
+    "has_parts",
 ]
 
 MAX_STEPS: Final = 2_000_000
@@ -89,7 +90,7 @@ class Budget:
 
     def weigh(self, value: object) -> None:
         """A value is about to be walked to its last part: shared parts count as often as they are met."""
-        if not _has_parts(value):
+        if not has_parts(value):
             return
         parts = 0
         pending: list[object] = [value]
@@ -98,11 +99,11 @@ class Budget:
             if isinstance(each, dict):
                 held = cast("Mapping[object, object]", each)
                 parts += 2 * len(held)
-                pending.extend(filter(_has_parts, held.values()))
+                pending.extend(filter(has_parts, held.values()))
             else:
                 listed = cast("Sequence[object]", each)
                 parts += len(listed)
-                pending.extend(filter(_has_parts, listed))
+                pending.extend(filter(has_parts, listed))
             # Parts that are empty lists have no parts of their own, and count too.
             if parts + len(pending) > MAX_ITEMS:
                 raise BudgetExceeded(f"the chat template walks a value of more than {MAX_ITEMS} parts")
@@ -164,7 +165,8 @@ class Budget:
                 pass
 
 
-def _has_parts(value: object) -> bool:
+def has_parts(value: object) -> bool:
+    """Whether a value has parts that whatever walks it would meet."""
     return isinstance(value, list | tuple | dict)
 
 

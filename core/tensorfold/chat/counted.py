@@ -12,45 +12,45 @@ from typing import Any, Final
 from jinja2.runtime import Context
 from jinja2.utils import pass_context
 
-from tensorfold.chat.budget import Budget
+from tensorfold.chat.budget import Budget, has_parts
 
-__all__ = ["counted_filters", "counted_tests", "needs_weighing"]
+__all__ = ["counted_filters", "counted_tests"]
 
 UNWANTED: Final = frozenset({"filesizeformat", "pprint", "random", "striptags", "urlize", "wordwrap", "xmlattr"})
 """Filters that no chat template has use for: some take time that grows with the square of a text, one draws lots."""
 
 OF_TEXT: Final = frozenset(
-    {
-        *(
-            "abs",
-            "attr",
-            "capitalize",
-            "center",
-            "count",
-            "d",
-            "default",
-            "e",
-            "escape",
-            "first",
-            "float",
-            "forceescape",
-        ),
-        *(
-            "format",
-            "indent",
-            "int",
-            "last",
-            "length",
-            "lower",
-            "replace",
-            "round",
-            "safe",
-            "string",
-            "title",
-            "tojson",
-        ),
-        *("trim", "truncate", "upper", "urlencode", "wordcount"),
-    }
+    [
+        "abs",
+        "attr",
+        "capitalize",
+        "center",
+        "count",
+        "d",
+        "default",
+        "e",
+        "escape",
+        "first",
+        "float",
+        "forceescape",
+        "format",
+        "indent",
+        "int",
+        "last",
+        "length",
+        "lower",
+        "replace",
+        "round",
+        "safe",
+        "string",
+        "title",
+        "tojson",
+        "trim",
+        "truncate",
+        "upper",
+        "urlencode",
+        "wordcount",
+    ]
 )
 """Filters that take a text as it is; the others take it apart, character by character."""
 
@@ -61,11 +61,6 @@ COMPARING: Final = frozenset(
     {"eq", "equalto", "==", "ne", "!=", "lt", "lessthan", "<", "le", "<=", "gt", "greaterthan", ">", "ge", ">=", "in"}
 )
 """Tests that compare, part by part."""
-
-
-def needs_weighing(value: object) -> bool:
-    """Whether a value has parts."""
-    return isinstance(value, list | tuple | dict)
 
 
 def counted_filters(filters: Mapping[str, Callable[..., Any]], budget: Callable[[Context], Budget]) -> dict[str, Any]:
@@ -101,7 +96,7 @@ def counted_tests(tests: Mapping[str, Callable[..., Any]], budget: Callable[[Con
 
         @pass_context
         def counted(context: Context, *args: Any) -> Any:
-            if all(map(needs_weighing, args)):
+            if all(map(has_parts, args)):
                 for each in args:
                     budget(context).weigh(each)
             return adapted(context, *args)

@@ -21,8 +21,8 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import pass_context
 from jinja2.visitor import NodeTransformer
 
-from tensorfold.chat.budget import Budget, bounded_concat, bounded_format, bounded_number, bounded_text
-from tensorfold.chat.counted import counted_filters, counted_tests, needs_weighing
+from tensorfold.chat.budget import Budget, bounded_concat, bounded_format, bounded_number, bounded_text, has_parts
+from tensorfold.chat.counted import counted_filters, counted_tests
 
 __all__ = ["TEMPLATE_FILE", "TemplateRefusal", "compile_template", "render"]
 
@@ -160,7 +160,7 @@ def _budget(context: Context) -> Budget:
 @pass_context
 def _finalize(context: Context, value: Any) -> Any:
     """What is written is walked to its last part."""
-    if needs_weighing(value):
+    if has_parts(value):
         _budget(context).weigh(value)
     return value
 

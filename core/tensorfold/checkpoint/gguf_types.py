@@ -15,7 +15,8 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorfold.contracts.tensors import Affine, Dense, DenseType, Tensor
+from tensorfold.checkpoint.unpacking import Unpacking
+from tensorfold.contracts.tensors import Dense, DenseType, Tensor
 
 __all__ = ["TYPES", "GgufType", "expand"]
 
@@ -31,8 +32,8 @@ class _Expanded:
     """The codes, scales and biases of `[rows, blocks]` blocks, group by group."""
 
     bits: int
-    codes: Bytes
-    """`[rows, blocks, codes of a block]` with more than four bits, else two codes a byte."""
+    codes: Callable[[], Bytes]
+    """Makes `[rows, blocks, codes of a block]` with more than four bits, else two codes a byte."""
     scales: Floats
     """`[rows, blocks, groups of a block]`."""
     biases: Floats
@@ -71,14 +72,15 @@ def expand(type: GgufType, data: Bytes, shape: tuple[int, ...]) -> Tensor:
         raise TypeError(f"{type.name} is not read")
     columns = shape[-1]
     blocks = data.reshape(-1, columns // type.block, type.size)
-    expanded = type.expand(blocks)
+    make = type.expand
+    expanded = make(blocks)
     leading = shape[:-1]
-    affine = Affine(
-        bits=expanded.bits,
-        group=type.block // expanded.scales.shape[-1],
-        codes=expanded.codes.reshape(*leading, -1),
-        scales=expanded.scales.reshape(*leading, -1),
-        biases=expanded.biases.reshape(*leading, -1),
+    affine = Unpacking(
+        expanded.bits,
+        type.block // expanded.scales.shape[-1],
+        expanded.scales.reshape(*leading, -1),
+        expanded.biases.reshape(*leading, -1),
+        lambda first, last: make(blocks[first:last]).codes().reshape(last - first, -1),
     )
     # A quantized vector has no rows to be a matrix of.
     return affine if leading else Dense(affine.f32(), "f32")
@@ -123,28 +125,34 @@ def _bits(packed: Bytes) -> Bytes:
 
 def _q4_0(blocks: Bytes) -> _Expanded:
     scales = _half(blocks, 0)
-    return _Expanded(4, _nibbles(blocks[..., 2:]), scales, scales * np.float32(-8))
+    return _Expanded(4, lambda: _nibbles(blocks[..., 2:]), scales, scales * np.float32(-8))
 
 
 def _q4_1(blocks: Bytes) -> _Expanded:
-    return _Expanded(4, _nibbles(blocks[..., 4:]), _half(blocks, 0), _half(blocks, 2))
+    return _Expanded(4, lambda: _nibbles(blocks[..., 4:]), _half(blocks, 0), _half(blocks, 2))
 
 
 def _q5_0(blocks: Bytes) -> _Expanded:
     scales = _half(blocks, 0)
-    codes = _split(blocks[..., 6:]) | (_bits(blocks[..., 2:6]) << _FOUR)
+
+    def codes() -> Bytes:
+        return _split(blocks[..., 6:]) | (_bits(blocks[..., 2:6]) << _FOUR)
+
     return _Expanded(5, codes, scales, scales * np.float32(-16))
 
 
 def _q5_1(blocks: Bytes) -> _Expanded:
-    codes = _split(blocks[..., 8:]) | (_bits(blocks[..., 4:8]) << _FOUR)
+
+    def codes() -> Bytes:
+        return _split(blocks[..., 8:]) | (_bits(blocks[..., 4:8]) << _FOUR)
+
     return _Expanded(5, codes, _half(blocks, 0), _half(blocks, 2))
 
 
 def _q8_0(blocks: Bytes) -> _Expanded:
     scales = _half(blocks, 0)
     # A signed code plus 128 is the same byte with its top bit flipped.
-    return _Expanded(8, blocks[..., 2:] ^ np.uint8(0x80), scales, scales * np.float32(-128))
+    return _Expanded(8, lambda: blocks[..., 2:] ^ np.uint8(0x80), scales, scales * np.float32(-128))
 
 
 # ---- blocks of 256 -----------------------------------------------------------------------------------------
@@ -163,30 +171,37 @@ def _scales_and_minima(blocks: Bytes, offset: int) -> tuple[Floats, Floats]:
 
 
 def _q4_k(blocks: Bytes) -> _Expanded:
-    scales, biases = _scales_and_minima(blocks, 4)
-    # Each run of 32 bytes holds two groups: one in the low nibbles, the next in the high ones.
-    runs = blocks[..., 16:].reshape(*blocks.shape[:-1], 4, 32)
-    return _Expanded(4, _nibbles(runs).reshape(*blocks.shape[:-1], 128), scales, biases)
+    def codes() -> Bytes:
+        # Each run of 32 bytes holds two groups: one in the low nibbles, the next in the high ones.
+        runs = blocks[..., 16:].reshape(*blocks.shape[:-1], 4, 32)
+        return _nibbles(runs).reshape(*blocks.shape[:-1], 128)
+
+    return _Expanded(4, codes, *_scales_and_minima(blocks, 4))
 
 
 def _q5_k(blocks: Bytes) -> _Expanded:
-    scales, biases = _scales_and_minima(blocks, 4)
-    low = _split(blocks[..., 48:].reshape(*blocks.shape[:-1], 4, 32)).reshape(*blocks.shape[:-1], 8, 32)
-    # Bit g of the 32 bytes is the fifth bit of group g.
-    high = (blocks[..., None, 16:48] >> np.arange(8, dtype=np.uint8)[:, None]) & np.uint8(1)
-    return _Expanded(5, (low | (high << _FOUR)).reshape(*blocks.shape[:-1], 256), scales, biases)
+    def codes() -> Bytes:
+        low = _split(blocks[..., 48:].reshape(*blocks.shape[:-1], 4, 32)).reshape(*blocks.shape[:-1], 8, 32)
+        # Bit g of the 32 bytes is the fifth bit of group g.
+        high = (blocks[..., None, 16:48] >> np.arange(8, dtype=np.uint8)[:, None]) & np.uint8(1)
+        return (low | (high << _FOUR)).reshape(*blocks.shape[:-1], 256)
+
+    return _Expanded(5, codes, *_scales_and_minima(blocks, 4))
 
 
 def _q6_k(blocks: Bytes) -> _Expanded:
     leading = blocks.shape[:-1]
-    # Two halves of 128: 64 bytes hold the low nibbles of four groups of 32 (low, low, high, high), 32 bytes their
-    # upper two bits.
-    low = _split(blocks[..., :128].reshape(*leading, 2, 64)).reshape(*leading, 2, 4, 32)
-    high = blocks[..., 128:192].reshape(*leading, 2, 1, 32) >> np.arange(0, 8, 2, dtype=np.uint8)[:, None]
-    codes = low | ((high & np.uint8(3)) << _FOUR)
+
+    def codes() -> Bytes:
+        # Two halves of 128: 64 bytes hold the low nibbles of four groups of 32 (low, low, high, high), 32 bytes their
+        # upper two bits.
+        low = _split(blocks[..., :128].reshape(*leading, 2, 64)).reshape(*leading, 2, 4, 32)
+        high = blocks[..., 128:192].reshape(*leading, 2, 1, 32) >> np.arange(0, 8, 2, dtype=np.uint8)[:, None]
+        return (low | ((high & np.uint8(3)) << _FOUR)).reshape(*leading, 256)
+
     groups = np.ascontiguousarray(blocks[..., 192:208]).view(np.int8).astype(np.float32)
     scales = _half(blocks, 208) * groups
-    return _Expanded(6, codes.reshape(*leading, 256), scales, scales * np.float32(-32))
+    return _Expanded(6, codes, scales, scales * np.float32(-32))
 
 
 # ---- the table ---------------------------------------------------------------------------------------------

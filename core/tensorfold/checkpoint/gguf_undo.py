@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -94,12 +94,8 @@ def _take_rows(tensor: Tensor, order: NDArray[np.intp]) -> Tensor:
         case Dense(values, type):
             return Dense(values.take(order, axis), type)
         case Affine():
-            return replace(
-                tensor,
-                codes=tensor.codes.take(order, axis),
-                scales=tensor.scales.take(order, axis),
-                biases=tensor.biases.take(order, axis),
-            )
+            codes, scales = tensor.codes.take(order, axis), tensor.scales.take(order, axis)
+            return Affine(tensor.bits, tensor.group, codes, scales, tensor.biases.take(order, axis))
 
 
 def _take_columns(tensor: Tensor, order: NDArray[np.intp]) -> Tensor:
@@ -114,10 +110,6 @@ def _take_columns(tensor: Tensor, order: NDArray[np.intp]) -> Tensor:
         # Columns of one group come apart.
         return Dense(tensor.f32().take(order, -1), "f32")
     places = groups[:, 0] // tensor.group
-    codes = tensor.codes.reshape(*tensor.codes.shape[:-1], len(places), -1).take(places, -2)
-    return replace(
-        tensor,
-        codes=codes.reshape(tensor.codes.shape),
-        scales=tensor.scales.take(places, -1),
-        biases=tensor.biases.take(places, -1),
-    )
+    codes = tensor.codes
+    taken = codes.reshape(*codes.shape[:-1], len(places), -1).take(places, -2).reshape(codes.shape)
+    return Affine(tensor.bits, tensor.group, taken, tensor.scales.take(places, -1), tensor.biases.take(places, -1))

@@ -9,10 +9,10 @@ from pathlib import Path
 from tensorfold.checkpoint.base import Checkpoint
 from tensorfold.checkpoint.folder import PICKLES, FolderCheckpoint
 from tensorfold.checkpoint.gguf import GgufCheckpoint, GgufFiles
-from tensorfold.contracts.family import CanPair, Claim, ModelFamily
+from tensorfold.contracts.family import Claim, ModelFamily
 from tensorfold.errors import CheckpointNotFound, CheckpointUnsupported
 
-__all__ = ["OpenCheckpoint", "claim_folder", "open_checkpoint", "open_drafter"]
+__all__ = ["OpenCheckpoint", "claim_folder", "open_checkpoint"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,27 +54,6 @@ def claim_folder(path: Path, families: Iterable[ModelFamily]) -> OpenCheckpoint:
     """
     folder, asked = FolderCheckpoint(path), tuple(families)
     return _choose([(folder, family) for family in asked], asked, _folder_facts(folder))
-
-
-def open_drafter(path: Path, target: OpenCheckpoint) -> Checkpoint:
-    """Open the folder of a drafter, for a checkpoint that is open: no family is asked but that one's.
-
-    Raises:
-        CheckpointNotFound, CheckpointDamaged: as `open_checkpoint`.
-        CheckpointUnsupported: the family has no drafters, or not this one for this checkpoint.
-    """
-    family = target.family
-    if not isinstance(family, CanPair):
-        raise CheckpointUnsupported(f"the {family.name} family has no drafters in checkpoints of their own, as {path}")
-    if not path.is_dir():
-        raise CheckpointNotFound(f"there is no folder {path}, and a drafter is read from one")
-    try:
-        drafter = FolderCheckpoint(path)
-        family.check_drafter(target.checkpoint.config, drafter.config)
-        drafter.names()
-    except OSError as error:
-        raise CheckpointNotFound(f"{error.filename or path} cannot be read: {error.strerror or error}") from error
-    return drafter
 
 
 def _open(path: Path, asked: Sequence[ModelFamily]) -> OpenCheckpoint:

@@ -12,8 +12,8 @@ import platformdirs
 
 from tensorfold.chat.prompt import PromptBuilder
 from tensorfold.chat.thinking import ChatDefaults
-from tensorfold.checkpoint.base import Checkpoint
-from tensorfold.checkpoint.open import OpenCheckpoint, open_checkpoint, open_drafter
+from tensorfold.checkpoint.drafters import OpenDrafter, open_drafter
+from tensorfold.checkpoint.open import OpenCheckpoint, claim_folder, open_checkpoint
 from tensorfold.cli.backends import choose_backend
 from tensorfold.cli.chat_defaults import chat_defaults
 from tensorfold.cli.finding import find_model, model_name, stored_bytes
@@ -27,8 +27,9 @@ from tensorfold.config import ServeConfig
 from tensorfold.contracts.backend import Backend, BackendSettings, KeepsCodes, Session
 from tensorfold.contracts.chat import Tokenizer
 from tensorfold.contracts.engine import ModelInfo
-from tensorfold.contracts.family import CanPair, Decoder, Geometry
+from tensorfold.contracts.family import Decoder, Geometry
 from tensorfold.contracts.policy import SchedulerPolicy
+from tensorfold.contracts.tensors import TensorInfo
 from tensorfold.engine.constraints import Constraints
 from tensorfold.engine.copies import CopyDrafting
 from tensorfold.engine.depth import MeasuredDepth
@@ -106,7 +107,7 @@ class _Chosen:
     policy: SchedulerPolicy
     path: Path
     opened: OpenCheckpoint
-    drafter: Checkpoint | None
+    drafter: OpenDrafter | None
     geometry: Geometry
     backend: Backend
     chat_defaults: ChatDefaults
@@ -117,7 +118,7 @@ def _choose(config: ServeConfig, plugins: Plugins, stages: Stages) -> _Chosen:
     policy = _policy(config, catalog)
     defaults = chat_defaults(config)
     stages.stage("looking for the model")
-    path = find_model(config.model, plugins)
+    path = _find(config, plugins, catalog)
     stages.stage(f"opening {path.name}")
     opened = open_checkpoint(path, catalog.families)
     drafter = _drafter(config, opened, plugins)
@@ -128,7 +129,15 @@ def _choose(config: ServeConfig, plugins: Plugins, stages: Stages) -> _Chosen:
     return _Chosen(catalog, policy, path, opened, drafter, geometry, backend, defaults)
 
 
-def _drafter(config: ServeConfig, opened: OpenCheckpoint, plugins: Plugins) -> Checkpoint | None:
+def _find(config: ServeConfig, plugins: Plugins, catalog: Catalog) -> Path:
+    """Where the model is. What no family runs is refused by its configs, before its weights are downloaded."""
+    configs = find_model(config.model, plugins, weights=False)
+    if (configs / "config.json").exists():
+        claim_folder(configs, catalog.families)
+    return find_model(config.model, plugins)
+
+
+def _drafter(config: ServeConfig, opened: OpenCheckpoint, plugins: Plugins) -> OpenDrafter | None:
     if config.draft_model is None:
         return None
     if config.drafts == "off":
@@ -138,25 +147,9 @@ def _drafter(config: ServeConfig, opened: OpenCheckpoint, plugins: Plugins) -> C
 
 
 def _load(config: ServeConfig, chosen: _Chosen, session: Session[Any], stages: Stages) -> Assembled:
-    checkpoint, family = chosen.opened.checkpoint, chosen.opened.family
-    stages.stage("reading weights")
-    read = check_weights(family, checkpoint.config, checkpoint)
-    decoder = load_decoder(family, checkpoint.config, checkpoint, session.packer, progress=stages.weights, read=read)
-    geometry = chosen.geometry if decoder.draft is not None else chosen.geometry.without_draft()
-    if chosen.drafter is not None:
-        decoder = _with_drafter(chosen, chosen.drafter, decoder, session, stages)
-        geometry = geometry.with_shared_draft()
-    budget = None if config.state_memory is None else int(config.state_memory * GIB)
-    memory = plan_memory(
-        geometry,
-        session,
-        lanes=None if config.parallel == "auto" else config.parallel,
-        context=config.context,
-        budget=budget,
-        chunk=config.prefill_chunk,
-        copies=_prefix_bytes(config),
-        reserve=None if config.memory_reserve_gib is None else int(config.memory_reserve_gib * GIB),
-    )
+    checkpoint = chosen.opened.checkpoint
+    read, decoder, geometry = _read_weights(chosen, session, stages)
+    memory = _plan_memory(config, geometry, session)
     runner = Runner(
         decoder,
         session,
@@ -169,32 +162,7 @@ def _load(config: ServeConfig, chosen: _Chosen, session: Session[Any], stages: S
     independence = _independence(config, runner, stages)
     stages.stage("building the tokenizer")
     tokenizer = checkpoint.tokenizer()
-    chat = family.chat(checkpoint.config)
-    prompts = PromptBuilder(
-        tokenizer,
-        checkpoint.templates,
-        chat,
-        vocabulary=geometry.vocabulary,
-        window=memory.window,
-        defaults=chosen.chat_defaults,
-    )
-    engine = LocalEngine(
-        runner,
-        prompts=prompts,
-        tokenizer=tokenizer,
-        chat=chat,
-        settings=_engine_settings(config, memory, independence),
-        policy=chosen.policy,
-        depth=MeasuredDepth(independence.costs),
-        drafting=CopyDrafting() if config.drafts == "auto" else None,
-        gates=Constraints(
-            tokenizer=tokenizer,
-            chat=chat,
-            geometry=geometry,
-            frame=prompts.call_frame,
-            thinking_budget=config.thinking_budget,
-        ),
-    )
+    engine = _engine(config, chosen, runner, tokenizer, memory, independence)
     return Assembled(
         engine=engine,
         model=_describe(config, chosen, engine.window, memory.lanes),
@@ -208,19 +176,44 @@ def _load(config: ServeConfig, chosen: _Chosen, session: Session[Any], stages: S
         keeps_codes=isinstance(session, KeepsCodes) and session.keeps_codes,
         memory=memory,
         independence=independence,
-        drafter=None if chosen.drafter is None else chosen.drafter.path,
+        drafter=None if chosen.drafter is None else chosen.drafter.checkpoint.path,
     )
 
 
+def _read_weights(
+    chosen: _Chosen, session: Session[Any], stages: Stages
+) -> tuple[tuple[TensorInfo, ...], Decoder[Any], Geometry]:
+    """What has been read, what it makes, and that model's shape: without a draft head where none is stored."""
+    checkpoint, family = chosen.opened.checkpoint, chosen.opened.family
+    stages.stage("reading weights")
+    read = check_weights(family, checkpoint.config, checkpoint)
+    decoder = load_decoder(family, checkpoint.config, checkpoint, session.packer, progress=stages.weights, read=read)
+    geometry = chosen.geometry if decoder.draft is not None else chosen.geometry.without_draft()
+    if chosen.drafter is not None:
+        decoder = _with_drafter(chosen, chosen.drafter, decoder, session, stages)
+        geometry = geometry.with_shared_draft()
+    return read, decoder, geometry
+
+
 def _with_drafter(
-    chosen: _Chosen, drafter: Checkpoint, decoder: Decoder[Any], session: Session[Any], stages: Stages
+    chosen: _Chosen, drafter: OpenDrafter, decoder: Decoder[Any], session: Session[Any], stages: Stages
 ) -> Decoder[Any]:
-    family = chosen.opened.family
-    if not isinstance(family, CanPair):
-        raise TypeError(f"a drafter was opened for {family.name}, which has none")
     stages.stage("reading the drafter")
-    config = chosen.opened.checkpoint.config
-    return load_drafter(family, config, decoder, drafter.config, drafter, session.packer, progress=stages.weights)
+    config, source = chosen.opened.checkpoint.config, drafter.checkpoint
+    return load_drafter(drafter.family, config, decoder, source.config, source, session.packer, progress=stages.weights)
+
+
+def _plan_memory(config: ServeConfig, geometry: Geometry, session: Session[Any]) -> MemoryPlan:
+    return plan_memory(
+        geometry,
+        session,
+        lanes=None if config.parallel == "auto" else config.parallel,
+        context=config.context,
+        budget=_bytes(config.state_memory),
+        chunk=config.prefill_chunk,
+        copies=_bytes(config.prompt_cache_gib),
+        reserve=_bytes(config.memory_reserve_gib),
+    )
 
 
 def _independence(config: ServeConfig, runner: Runner[Any], stages: Stages) -> Independence:
@@ -230,6 +223,44 @@ def _independence(config: ServeConfig, runner: Runner[Any], stages: Stages) -> I
         return Independence(most)
     stages.stage("checking rows")
     return probe_rows(runner, most, patience=None if config.check_rows == "full" else PATIENCE)
+
+
+def _engine(
+    config: ServeConfig,
+    chosen: _Chosen,
+    runner: Runner[Any],
+    tokenizer: Tokenizer,
+    memory: MemoryPlan,
+    independence: Independence,
+) -> LocalEngine:
+    checkpoint = chosen.opened.checkpoint
+    chat = chosen.opened.family.chat(checkpoint.config)
+    prompts = PromptBuilder(
+        tokenizer,
+        checkpoint.templates,
+        chat,
+        vocabulary=runner.geometry.vocabulary,
+        window=memory.window,
+        defaults=chosen.chat_defaults,
+    )
+    gates = Constraints(
+        tokenizer=tokenizer,
+        chat=chat,
+        geometry=runner.geometry,
+        frame=prompts.call_frame,
+        thinking_budget=config.thinking_budget,
+    )
+    return LocalEngine(
+        runner,
+        prompts=prompts,
+        tokenizer=tokenizer,
+        chat=chat,
+        settings=_engine_settings(config, memory, independence),
+        policy=chosen.policy,
+        depth=MeasuredDepth(independence.costs),
+        drafting=CopyDrafting() if config.drafts == "auto" else None,
+        gates=gates,
+    )
 
 
 def _describe(config: ServeConfig, chosen: _Chosen, window: int, lanes: int) -> ModelInfo:
@@ -273,8 +304,8 @@ def _policy(config: ServeConfig, catalog: Catalog) -> SchedulerPolicy:
         raise ConfigError(f"{where} is {config.scheduler!r}, and the policies offered are {known}") from None
 
 
-def _prefix_bytes(config: ServeConfig) -> int | None:
-    return None if config.prompt_cache_gib is None else int(config.prompt_cache_gib * GIB)
+def _bytes(gibibytes: float | None) -> int | None:
+    return None if gibibytes is None else int(gibibytes * GIB)
 
 
 def _engine_settings(config: ServeConfig, memory: MemoryPlan, independence: Independence) -> EngineSettings:
@@ -285,7 +316,7 @@ def _engine_settings(config: ServeConfig, memory: MemoryPlan, independence: Inde
         seed_salt=config.seed_salt,
         decode_share=config.decode_share,
         rows=independence.rows,
-        prefix_bytes=_prefix_bytes(config),
+        prefix_bytes=_bytes(config.prompt_cache_gib),
         prefix_copies=memory.copies,
         spill_folder=config.spill_dir or Path(platformdirs.user_cache_dir("tensorfold")) / "prefixes",
         spill_bytes=int(config.spill_gib * GIB),

@@ -70,7 +70,7 @@ def check_plugin(plugin: str) -> int:
 
 def _named(plugin: str) -> str:
     """A path in full, so that it means the same wherever the contracts run."""
-    path = Path(plugin).expanduser()
+    path = Path(os.path.expanduser(plugin))
     return str(path.resolve()) if path.exists() and (path.suffix == ".py" or path.is_dir()) else plugin
 
 

@@ -47,7 +47,7 @@ class Address:
             ConfigError: it is no such URL.
         """
         if url.startswith(_UNIX):
-            return cls("localhost", 80, False, "", Path(url.removeprefix(_UNIX)).expanduser())
+            return cls("localhost", 80, False, "", Path(os.path.expanduser(url.removeprefix(_UNIX))))
         try:
             parts = urlsplit(url if "//" in url else f"http://{url}")
             port = parts.port

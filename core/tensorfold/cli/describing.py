@@ -2,40 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Final
+from functools import partial
 
+from tensorfold.checkpoint.drafters import OpenDrafter
 from tensorfold.checkpoint.open import OpenCheckpoint
+from tensorfold.cli.describing_drafter import DrafterDescription, describe_drafter
+from tensorfold.cli.describing_files import ITEMSIZES, Files, dtype_of, files_of
 from tensorfold.compute.declaring import Parameters, count_parameters
-from tensorfold.compute.nested import text_config, towers
+from tensorfold.compute.nested import towers
 from tensorfold.compute.state_sizes import StateSizes
-from tensorfold.compute.stored_weights import StoredWeights
 from tensorfold.compute.weights import check_weights
 from tensorfold.contracts.family import Geometry
-from tensorfold.contracts.model_config import ModelConfig
 from tensorfold.contracts.states import KV, Conv, IndexKeys, Latent, Recent, Recurrent, StateSpec
-from tensorfold.errors import CheckpointNotFound, WeightsMismatch
 
-__all__ = ["Description", "Files", "describe"]
-
-_ITEMSIZES: Final = {"float32": 4, "bfloat16": 2, "float16": 2}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Files:
-    """What the weight files hold."""
-
-    weights: StoredWeights | None
-    """What is read; None: it does not fit the config."""
-    left: tuple[tuple[str, int], ...]
-    """Modules whose tensors are not read, and how many tensors they have."""
-    elements: int
-    """Numbers in what is read."""
-    problem: str | None
-    """Why the weights do not fit."""
+__all__ = ["Description", "describe"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +42,8 @@ class Description:
     """Parts of the checkpoint beside the text model, which are left."""
     files: Files | None
     """None: only the config is there."""
+    drafter: DrafterDescription | None
+    """A checkpoint of its own that would draft for this one."""
 
     @property
     def weights_bytes(self) -> int:
@@ -73,19 +58,20 @@ class Description:
         return self.sizes.at(self.context) + self.draft_sizes.at(self.context)
 
 
-def describe(opened: OpenCheckpoint, context: int | None) -> Description:
+def describe(opened: OpenCheckpoint, context: int | None, drafter: OpenDrafter | None = None) -> Description:
     """Read no weight, and of the files only headers, where they are there.
 
     Raises:
         CheckpointError: the config or a file cannot be read.
     """
     config, family = opened.checkpoint.config, opened.family
-    geometry, parameters, files = family.geometry(config), count_parameters(family, config), _files(opened)
+    geometry, parameters = family.geometry(config), count_parameters(family, config)
+    files = files_of(opened.checkpoint, partial(check_weights, family, config))
     if files is not None and files.weights is not None and files.elements <= parameters.main:
         # The config tells of a draft head that a conversion has dropped.
         geometry, parameters = geometry.without_draft(), replace(parameters, draft=0)
-    dtype = _dtype(config)
-    itemsize = _ITEMSIZES[dtype]
+    dtype = dtype_of(config)
+    itemsize = ITEMSIZES[dtype]
     return Description(
         opened=opened,
         geometry=geometry,
@@ -98,16 +84,8 @@ def describe(opened: OpenCheckpoint, context: int | None) -> Description:
         context=min(context or geometry.window, geometry.window),
         towers=towers(config),
         files=files,
+        drafter=None if drafter is None else describe_drafter(drafter),
     )
-
-
-def _dtype(config: ModelConfig) -> str:
-    for section in (text_config(config), config):
-        for key in ("dtype", "torch_dtype"):
-            name = section.get(str, key, "").removeprefix("torch.")
-            if name in _ITEMSIZES:
-                return name
-    return "bfloat16"
 
 
 def _kinds(states: Iterable[StateSpec]) -> tuple[tuple[str, int], ...]:
@@ -132,28 +110,3 @@ def _kind(spec: StateSpec) -> str:
             return "recent inputs"
         case Recurrent():
             return "recurrent states"
-
-
-def _files(opened: OpenCheckpoint) -> Files | None:
-    checkpoint = opened.checkpoint
-    try:
-        names = frozenset(checkpoint.names())
-    except CheckpointNotFound:
-        return None
-    try:
-        read = check_weights(opened.family, checkpoint.config, checkpoint)
-    except WeightsMismatch as mismatch:
-        return Files(weights=None, left=(), elements=0, problem=str(mismatch))
-    left = names - {info.name for info in read}
-    elements = sum(math.prod(info.shape) for info in read)
-    return Files(weights=StoredWeights.of(read), left=_modules(left), elements=elements, problem=None)
-
-
-def _modules(names: Iterable[str]) -> tuple[tuple[str, int], ...]:
-    """By the first parts of their names, up to the first number."""
-    roots: Counter[str] = Counter()
-    for name in names:
-        parts = name.split(".")[:-1]
-        numbers = [place for place, part in enumerate(parts) if part.isdigit()]
-        roots[".".join(parts[: min(2, numbers[0] if numbers else 2)]) or name] += 1
-    return tuple(sorted(roots.items()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from tensorfold.errors import CheckpointNotFound
@@ -18,7 +19,7 @@ def find_model(name: str | None, plugins: Plugins, *, weights: bool = True) -> P
     Raises:
         CheckpointNotFound: there is nothing of this name.
     """
-    if name and (path := Path(name).expanduser()).exists():
+    if name and (path := Path(os.path.expanduser(name))).exists():
         return path.resolve()
     if (found := plugins.find_checkpoint(name or "", weights=weights)) is not None:
         return found
@@ -31,7 +32,7 @@ def find_model(name: str | None, plugins: Plugins, *, weights: bool = True) -> P
 
 def model_name(name: str | None, path: Path) -> str:
     """What the user called it, if that is a name; else the folder's or file's own."""
-    if name and not Path(name).expanduser().exists():
+    if name and not Path(os.path.expanduser(name)).exists():
         return name
     return path.stem if path.is_file() else path.name
 

@@ -76,7 +76,7 @@ def run(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
         click.echo(error.ctx.get_help() if error.ctx else "")
         return 2
     except click.ClickException as error:
-        error.show()
+        click.echo(f"tensorfold: {_in_one_line(error)}", err=True)
         return 2
     except (click.Abort, KeyboardInterrupt):
         return 130
@@ -84,6 +84,17 @@ def run(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
         # The reader has gone (`| head`); nothing more can be written, not even at exit.
         silence(sys.stdout)
         return 1
+
+
+def _in_one_line(error: click.ClickException) -> str:
+    """What click says of a wrong command line, and where the right words stand."""
+    message = error.format_message()
+    said = " ".join(message.split())
+    if not said[:2].isupper():
+        said = said[:1].lower() + said[1:]
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        return f"{said.rstrip('.')}; see `{error.ctx.command_path} --help`"
+    return said
 
 
 def _version(context: click.Context, _parameter: click.Parameter, asked: bool) -> None:

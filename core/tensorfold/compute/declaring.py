@@ -15,11 +15,17 @@ from numpy.typing import NDArray
 
 from tensorfold.compute.rehearsal import ShapePacker, blank, stand_in
 from tensorfold.compute.weights import CheckpointWeights
-from tensorfold.contracts.family import ModelFamily
+from tensorfold.contracts.family import CanPair, ModelFamily
 from tensorfold.contracts.model_config import ModelConfig
 from tensorfold.contracts.tensors import Tensor, TensorInfo
 
-__all__ = ["Parameters", "count_parameters", "declared_tensors"]
+__all__ = [
+    "Parameters",
+    "count_drafter_parameters",
+    "count_parameters",
+    "declared_drafter_tensors",
+    "declared_tensors",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +51,15 @@ def count_parameters(family: ModelFamily, config: ModelConfig) -> Parameters:
     return Parameters(main, _elements(whole.shapes) - main, tuple(sorted({*plain.undeclared, *whole.undeclared})))
 
 
+def count_drafter_parameters(family: CanPair, drafter: ModelConfig) -> int:
+    """The number of a drafter's weights, from its config alone.
+
+    Raises:
+        CheckpointUnsupported: the family does not run this config.
+    """
+    return _elements(declared_drafter_tensors(family, drafter))
+
+
 def declared_tensors(family: ModelFamily, config: ModelConfig, *, draft: bool = True) -> dict[str, tuple[int, ...]]:
     """Every tensor that the family asks for, by its Hugging Face name, and its shape; with the draft head or without.
 
@@ -52,6 +67,13 @@ def declared_tensors(family: ModelFamily, config: ModelConfig, *, draft: bool = 
     uncut.
     """
     return _declared(family, config, draft=draft).shapes
+
+
+def declared_drafter_tensors(family: CanPair, drafter: ModelConfig) -> dict[str, tuple[int, ...]]:
+    """Every tensor that the family asks for of a drafter's checkpoint, and its shape."""
+    declaration = _Declaration(draft=False)
+    family.declare_drafter(drafter, declaration)
+    return declaration.shapes
 
 
 def _declared(family: ModelFamily, config: ModelConfig, *, draft: bool) -> _Declaration:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Generic, cast
+from typing import Final, Generic, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,8 +26,8 @@ __all__ = [
     "pieces",
 ]
 
-PIECE = 1 << 20
-"""Elements that are turned into floats at a time: memory beside the packed weights is bounded by them."""
+PIECE: Final = 1 << 17
+"""Elements that are turned into floats at a time: memory beside the packed weights is bounded by a few copies of them."""
 
 
 @dataclass(eq=False)
@@ -177,7 +177,7 @@ def one_width(parts: Sequence[Tensor]) -> int:
 
 
 def pieces(parts: Sequence[Tensor]) -> Iterator[Tensor]:
-    """The parts' rows in order, so many at a time that as floats they take a few megabytes."""
+    """The parts' rows in order, so many at a time that as floats they take half a megabyte."""
     for part in parts:
         rows, columns = part.shape
         step = max(1, PIECE // columns)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from tensorfold.compute.holdings import Memory, Pages, Pool
 from tensorfold.compute.output import HiddenRows, Output
 from tensorfold.compute.pages import GONE, PagedRange, PagePool, PageTables, pages_a_sequence
+from tensorfold.compute.reading import Reader
 from tensorfold.compute.snapshots import Snapshot, export_snapshot, import_snapshot, snapshot_bytes
 from tensorfold.compute.steps import StepBuilder
 from tensorfold.contracts.arrays import A
@@ -24,9 +25,6 @@ from tensorfold.contracts.step import Kind, Segment, Step
 from tensorfold.errors import BackendError
 
 __all__ = ["HiddenRows", "Memory", "Output", "Pages", "Runner"]
-
-LOGITS_BLOCK = 64
-"""Rows whose logits are computed in one call, whatever was asked for, so that memory stays bounded."""
 
 
 @dataclass(slots=True)
@@ -72,6 +70,7 @@ class Runner(Generic[A]):
             "rows": session.ops("rows", self._store, geometry.states),
         }
         self._decoder: Decoder[A] = session.capture(decoder) if isinstance(session, CanCapture) else decoder
+        self._reader = Reader(self._decoder, session, self._ops["rows"])
         self._tables = PageTables(pages)
         self._slots: dict[int, _Slot] = {}
         self._free = list(range(lanes - 1, -1, -1))
@@ -249,39 +248,11 @@ class Runner(Generic[A]):
 
     def sample(self, output: Output[A], draws: Sequence[Draw]) -> list[Drawn]:
         """One token for each draw; `Draw.row` indexes the output's wanted rows."""
-        if len(draws) == output.rows <= LOGITS_BLOCK and [draw.row for draw in draws] == [*range(output.rows)]:
-            return self._session.sample(self._logits(output, range(output.rows)), draws)
-        drawn: dict[int, Drawn] = {}
-        order = sorted(range(len(draws)), key=lambda index: draws[index].row)
-        for block in self._blocks(sorted({draw.row for draw in draws})):
-            place = {row: number for number, row in enumerate(block)}
-            inside = [index for index in order if draws[index].row in place]
-            logits = self._logits(output, block)
-            answers = self._session.sample(logits, [draws[index].at(place[draws[index].row]) for index in inside])
-            drawn.update(zip(inside, answers, strict=True))
-        return [drawn[index] for index in range(len(draws))]
+        return self._reader.sample(output, draws)
 
     def logits(self, output: Output[A], rows: Sequence[int]) -> NDArray[np.float32]:
         """`[len(rows), V]` of these wanted rows, on the host; the same bits that `sample` reads."""
-        blocks = [self._session.numpy(self._logits(output, block)) for block in self._blocks(rows)]
-        return np.concatenate(blocks)
-
-    @staticmethod
-    def _blocks(rows: Sequence[int]) -> list[Sequence[int]]:
-        return [rows[first : first + LOGITS_BLOCK] for first in range(0, len(rows), LOGITS_BLOCK)]
-
-    def _logits(self, output: Output[A], rows: Sequence[int]) -> A:
-        if output.picked is None:
-            raise BackendError("no row's logits were asked for in this step")
-        ops = self._ops["rows"]
-        whole = len(rows) == output.rows and list(rows) == list(range(output.rows))
-        picked = (
-            output.picked if whole else ops.rows(output.picked, self._session.array(np.asarray(rows, dtype=np.int32)))
-        )
-        decoder = self._decoder if output.group == "main" else self._decoder.draft
-        if decoder is None:
-            raise BackendError("this model has no draft head")
-        return decoder.logits(ops, picked)
+        return self._reader.logits(output, rows)
 
     # ---- snapshots -----------------------------------------------------------------------------------------
 

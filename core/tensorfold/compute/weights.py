@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorfold.compute.rehearsal import Problem, ShapePacker, blank, stand_in, summary
+from tensorfold.compute.shapes import Shape, fits, spelled
 from tensorfold.contracts.arrays import A
 from tensorfold.contracts.family import CanPair, Decoder, ModelFamily
 from tensorfold.contracts.handles import Activation, ConvWeight, Embedding, Experts, LatentUp, Linear
@@ -24,15 +25,20 @@ from tensorfold.contracts.tensors import Dense, Tensor, TensorInfo
 from tensorfold.contracts.weights import BlockPacker, Packer, VectorFn
 from tensorfold.errors import WeightsMismatch
 
-__all__ = ["CheckpointWeights", "Progress", "TensorSource", "check_weights", "load_decoder", "load_drafter"]
+__all__ = [
+    "CheckpointWeights",
+    "Progress",
+    "TensorSource",
+    "check_drafter",
+    "check_weights",
+    "load_decoder",
+    "load_drafter",
+]
 
 B = TypeVar("B")
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Told after every tensor: stored bytes read so far, and in all."""
-
-Shape: TypeAlias = tuple[int | None, ...]
-"""What a tensor must be; None: any size."""
 
 
 class TensorSource(Protocol):
@@ -192,7 +198,7 @@ class CheckpointWeights(Generic[A]):
             return tensor.f32()
         if math.prod(tensor.shape) != math.prod(shape):
             if self.has(name):
-                self._problem(name, f"is {_spelled(tensor.shape)}, and must be {_spelled(shape)}")
+                self._problem(name, f"is {spelled(tensor.shape)}, and must be {spelled(shape)}")
             tensor = blank(shape)
         return tensor.f32().reshape(shape)
 
@@ -201,7 +207,7 @@ class CheckpointWeights(Generic[A]):
         kernels = self._kernels(names, shape)
         kernel = np.concatenate(kernels)
         if shape is not None and kernel.shape != shape and all(self.has(f"{name}.weight") for name in names):
-            self._problem(f"{names[0]}.weight", f"gives {_spelled(kernel.shape)}, and must give {_spelled(shape)}")
+            self._problem(f"{names[0]}.weight", f"gives {spelled(kernel.shape)}, and must give {spelled(shape)}")
         if bias is False or (bias is None and not any(self.has(f"{name}.bias") for name in names)):
             return self._packer.conv(kernel, None)
         biases = [self._tensor(f"{name}.bias", (len(each),)).f32() for name, each in zip(names, kernels, strict=True)]
@@ -271,8 +277,8 @@ class CheckpointWeights(Generic[A]):
             self._problem(name, "is missing")
             return blank(shape)
         info = self._source.info(name)
-        if shape is not None and not _fits(info.shape, shape):
-            self._problem(name, f"is {_spelled(info.shape)}, and must be {_spelled(shape)}")
+        if shape is not None and not fits(info.shape, shape):
+            self._problem(name, f"is {spelled(info.shape)}, and must be {spelled(shape)}")
             return blank(shape)
         tensor = self._read(info, steers)
         if first and self._progress is not None:
@@ -312,16 +318,14 @@ def check_weights(family: ModelFamily, config: ModelConfig, source: TensorSource
     )
 
 
-def check_drafter(
-    family: CanPair, config: ModelConfig, decoder: Decoder[Any], drafter: ModelConfig, source: TensorSource
-) -> tuple[TensorInfo, ...]:
-    """The same of a drafter's checkpoint, for a decoder that is built.
+def check_drafter(family: CanPair, drafter: ModelConfig, source: TensorSource) -> tuple[TensorInfo, ...]:
+    """The same of a drafter's checkpoint.
 
     Raises:
         WeightsMismatch: as `check_weights`.
     """
     what = f"{drafter.where}: the weights do not fit its config"
-    return _checked(what, source, partial(family.build_drafter, config, decoder, drafter))
+    return _checked(what, source, partial(family.declare_drafter, drafter))
 
 
 def _checked(what: str, source: TensorSource, build: Callable[[Any], object]) -> tuple[TensorInfo, ...]:
@@ -369,7 +373,7 @@ def load_drafter(
     progress: Progress | None = None,
 ) -> Decoder[A]:
     """A decoder with a drafter of its own checkpoint; raises what `load_decoder` raises, of that checkpoint."""
-    checked = check_drafter(family, config, decoder, drafter, source)
+    checked = check_drafter(family, drafter, source)
     weights = CheckpointWeights(source, packer, progress=_told(checked, progress))
     return family.build_drafter(config, decoder, drafter, weights)
 
@@ -386,16 +390,6 @@ def _told(read: Sequence[TensorInfo], progress: Progress | None) -> Callable[[Te
         progress(done, total)
 
     return told
-
-
-def _fits(shape: tuple[int, ...], expected: Shape) -> bool:
-    return len(shape) == len(expected) and all(
-        want is None or size == want for size, want in zip(shape, expected, strict=True)
-    )
-
-
-def _spelled(shape: Shape) -> str:
-    return f"[{', '.join('any' if size is None else str(size) for size in shape)}]"
 
 
 def _unstacked(stack: Tensor) -> Sequence[Tensor]:

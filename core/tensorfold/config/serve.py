@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -112,7 +113,9 @@ class ServeConfig:
         "floats); auto: what suits the backend.",
         among=("auto", "int8", "int4", "exact"),
     )
-    threads: int | None = _value("int", None, "CPU threads; by default the cores that this process may use.", low=1)
+    threads: int | None = _value(
+        "int", None, "CPU threads; by default the cores that this process may use.", low=1, high=1024
+    )
 
     context: int | None = _value("int", None, "Make the window smaller: tokens of prompt and reply together.", low=2)
     parallel: int | Literal["auto"] = _value(
@@ -272,5 +275,5 @@ def _values(resolved: Mapping[tuple[str, str], Resolved], table: str) -> dict[st
 
 def _model_beside(file: ConfigFile, model: SettingValue) -> SettingValue:
     """A model that the file names by a path which starts at its own folder; other names stay as they are."""
-    beside = file.path.absolute().parent / Path(str(model)).expanduser()
+    beside = file.path.absolute().parent / Path(os.path.expanduser(str(model)))
     return str(beside) if beside.exists() else model

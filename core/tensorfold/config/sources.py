@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -42,7 +43,7 @@ class Resolved:
 def find_file(given: Path | None, environment: Mapping[str, str], folder: Path) -> Path | None:
     """The file that was named, else `tensorfold.toml` in this folder if there is one."""
     if given is None and (named := environment.get(FILE_VARIABLE)):
-        given = Path(named).expanduser()
+        given = Path(os.path.expanduser(named))
     if given is not None:
         return given
     usual = folder / FILE_NAME

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from pathlib import Path
 from typing import TypeAlias, cast
 
@@ -32,7 +33,7 @@ def default_of(setting: Setting) -> SettingValue:
         case "strs", None:
             return ()
         case "path", str() as text:
-            return Path(text).expanduser()
+            return Path(os.path.expanduser(text))
         case _, default:
             return default
 
@@ -54,7 +55,7 @@ def from_text(setting: Setting, text: str, origin: str) -> SettingValue:
             case "str":
                 return text
             case "path":
-                return Path(text).expanduser()
+                return Path(os.path.expanduser(text))
             case "auto":
                 return text if text == "auto" else int(text)
             case "strs":
@@ -81,7 +82,7 @@ def from_toml(setting: Setting, raw: object, origin: str, folder: Path) -> Setti
         case "str", str():
             return raw
         case "path", str():
-            return folder / Path(raw).expanduser()
+            return folder / Path(os.path.expanduser(raw))
         case "strs", list() if all(isinstance(each, str) for each in cast("list[object]", raw)):
             return tuple(cast("list[str]", raw))
         case _:

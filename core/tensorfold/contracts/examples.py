@@ -51,10 +51,12 @@ class FamilyExample:
     """Its name."""
     config: Mapping[str, Any]
     """What its config.json holds."""
-    tensors: Mapping[str, tuple[int, ...]]
-    """The shape of every tensor, by name."""
+    tensors: Mapping[str, tuple[int, ...]] | None = None
+    """The shape of every tensor, by name; None: those that the family asks for, which then all have a `shape`."""
     refused: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Config keys, each with a value that the family must refuse by naming the key."""
+    steering: tuple[str, ...] = ()
+    """Patterns of tensors whose values decide how the model is built: these alone are read before all is known to fit."""
     name: str = "tiny"
     """Tells several examples of one family apart."""
 

@@ -22,6 +22,7 @@ __all__ = [
     "CanPair",
     "Claim",
     "Decoder",
+    "Drafter",
     "Geometry",
     "GgufArchitecture",
     "GgufTensor",
@@ -138,9 +139,32 @@ class ModelFamily(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drafter:
+    """A drafter in a checkpoint of its own, as its config tells of it."""
+
+    target: str
+    """The models that it drafts for, for people: `a Gemma 4 of hidden size 2560`."""
+    layers: int
+    hidden: int
+    vocabulary: int
+
+
 @runtime_checkable
 class CanPair(Protocol):
     """A family some of whose models have a drafter in a checkpoint of its own, which reads the decoder's states."""
+
+    def drafter(self, config: ModelConfig) -> Drafter | None:
+        """What a checkpoint with this config drafts for, or None: it is no drafter of this family's.
+
+        Raises:
+            CheckpointUnsupported: it is one, with a feature that is not run; named.
+        """
+        ...
+
+    def declare_drafter(self, drafter: ModelConfig, weights: Weights[A]) -> None:
+        """Ask `weights` for all that `build_drafter` asks them for, whatever the target is."""
+        ...
 
     def check_drafter(self, config: ModelConfig, drafter: ModelConfig) -> None:
         """Whether the checkpoint of the second config drafts for that of the first.

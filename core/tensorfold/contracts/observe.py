@@ -30,7 +30,10 @@ class Outcome:
 
 @runtime_checkable
 class Observer(Protocol):
-    """An exporter or a log. What it raises is logged and harms nobody."""
+    """An exporter or a log. What it raises is logged and harms nobody.
+
+    A question whose labels are scored is told of as a request for one token, which ends without one.
+    """
 
     def started(self, request: Request, endpoint: str) -> None:
         """A request was decoded and is about to be submitted."""

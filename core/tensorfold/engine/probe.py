@@ -27,8 +27,6 @@ TOGETHER = 8
 """Behind so many rows of one sequence, two sequences are tried together."""
 SERIAL = 4
 """Rows whose bits are compared: those that were computed one by one."""
-TWICE = 3
-"""Steps of up to so many rows run twice, so that the first one's warming up is not taken for their cost."""
 PATIENCE = 1.0
 """Seconds after which nothing further is begun, unless everything is to be tried; a backend's own tests go further."""
 PROMPTS = (48, 29)
@@ -100,6 +98,7 @@ class _Trial:
                 if not self._independent(serial):
                     return Independence(1, 1, self._costs, "a row's bits change when another sequence shares the step")
                 tried = 2 * SERIAL
+        self._measure([width for width in WIDTHS if width <= proven])
         return Independence(most, tried if tried > 1 else 0, self._costs)
 
     @property
@@ -154,16 +153,20 @@ class _Trial:
             Segment(self._slots[place], self._tokens[PROMPTS[place] :][:count], PROMPTS[place], want="all")
             for place, count in wanted
         ]
-        found: list[NDArray[np.float32]] = []
-        for _ in range(2 if sum(count for _, count in wanted) <= TWICE else 1):
-            began = self._clock()
-            output = self._runner.forward(segments)
-            rows = self._runner.logits(output, range(output.rows))
-            self._cost(output.rows, self._clock() - began)
-            for segment in segments:
-                self._runner.commit(segment.slot, segment.start)
-            found = [rows[first:last] for first, last in output.bounds]
-        return found
+        began = self._clock()
+        output = self._runner.forward(segments)
+        rows = self._runner.logits(output, range(output.rows))
+        self._cost(output.rows, self._clock() - began)
+        for segment in segments:
+            self._runner.commit(segment.slot, segment.start)
+        return [rows[first:last] for first, last in output.bounds]
+
+    def _measure(self, widths: Sequence[int]) -> None:
+        """Once more, for what it costs: the first step of a width warms up."""
+        for width in widths:
+            if self._late:
+                break
+            self._rows([(0, width)])
 
     def _cost(self, rows: int, seconds: float) -> None:
         self._costs[rows] = min(seconds, self._costs.get(rows, seconds))

@@ -33,8 +33,7 @@ class Answering:
 
     async def _answer(self, inquiry: Inquiry, visit: Visit) -> bytes:
         left = False
-        principal = None if visit.principal is None else visit.principal.label
-        services = admitted_services(self._serving.services, self._serving.audience, principal)
+        services = admitted_services(self._serving.services, self._serving.audience, visit)
         task = asyncio.ensure_future(inquiry.answer(services))
 
         def hang_up() -> None:

@@ -16,6 +16,7 @@ from tensorfold.http.envelopes import Envelopes
 from tensorfold.http.origins import Cors, is_own_name
 from tensorfold.http.run import CLIENT_LEFT
 from tensorfold.http.settings import HttpSettings
+from tensorfold.http.tracing import read_trace
 from tensorfold.http.visit import SCOPE_KEY, Visit, request_names
 from tensorfold.observe.metrics import Metrics
 from tensorfold.observe.recorded import RecordedAnswer
@@ -52,7 +53,7 @@ class Door:
         headers = dict(scope["headers"])
         id, name = request_names(_ascii(headers.get(b"x-request-id")))
         connection = Connection(receive, _ascii(headers.get(b"content-length")), self._settings)
-        visit = scope[SCOPE_KEY] = Visit(id=id, name=name, connection=connection)
+        visit = scope[SCOPE_KEY] = Visit(id=id, name=name, connection=connection, trace=read_trace(scope["headers"]))
         origin = None if self._cors is None else self._cors.allowed(scope["headers"])
         if origin is not None and scope["method"] == "OPTIONS" and b"access-control-request-method" in headers:
             await _no_content(send, Cors.preflight(origin, scope["headers"]))

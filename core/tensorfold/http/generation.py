@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import falcon.asgi
-import msgspec
 
 from tensorfold.contracts.dialect import DecodeContext, Endpoint
 from tensorfold.contracts.engine import Services
@@ -19,7 +18,6 @@ from tensorfold.http.outlet import outlet_of
 from tensorfold.http.request_log import Asked, RequestLog
 from tensorfold.http.settings import HttpSettings
 from tensorfold.http.visit import Visit
-from tensorfold.ir import Request
 
 __all__ = ["Generation", "Serving", "check_media_type"]
 
@@ -72,7 +70,7 @@ class Generation:
         if self._serving.log is not None:
             visit.recording = self._serving.log.begin(_asked(req, visit, body, self._serving.services.model.id))
         exchange = await self._serving.decode(self._codec.decode, body, visit)
-        requests = [self._admitted(request, visit) for request in exchange.requests]
+        requests = [self._serving.audience.admit(visit.sent(request)) for request in exchange.requests]
         flight = visit.flight = Flight(
             self._serving.services.engine, self._serving.audience, self._path, visit.arrived, self._serving.settings
         )
@@ -85,11 +83,6 @@ class Generation:
         else:
             resp.content_type = self._codec.media_type
             resp.data = exchange.answer(await flight.answer())
-
-    def _admitted(self, request: Request, visit: Visit) -> Request:
-        if visit.principal is not None:
-            request = msgspec.structs.replace(request, principal=visit.principal.label)
-        return self._serving.audience.admit(request)
 
 
 def _asked(req: falcon.asgi.Request, visit: Visit, body: bytes, model: str) -> Asked:

@@ -48,7 +48,8 @@ def _listen_tcp(host: str, port: int) -> socket.socket:
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
     except (OSError, UnicodeError) as error:
-        raise ConfigError(f"cannot listen on {host} port {port}: {error}; choose another with --host") from None
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(f"cannot listen on {host} port {port}: {reason}; choose another with --host") from None
     listener = socket.socket(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -56,11 +57,21 @@ def _listen_tcp(host: str, port: int) -> socket.socket:
         listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
-        taken = error.errno == errno.EADDRINUSE
-        way_out = "another program listens there; stop it or choose another with --port" if taken else str(error)
-        raise ConfigError(f"cannot listen on {host} port {port}: {way_out}") from None
+        raise ConfigError(f"cannot listen on {host} port {port}: {_way_out(error)}") from None
     listener.setblocking(False)
     return listener
+
+
+def _way_out(error: OSError) -> str:
+    match error.errno:
+        case errno.EADDRINUSE:
+            return "another program listens there; stop it or choose another with --port"
+        case errno.EADDRNOTAVAIL:
+            return "this machine has no such address; choose another with --host"
+        case errno.EACCES:
+            return "ports below 1024 are the system's; choose another with --port"
+        case _:
+            return error.strerror or str(error)
 
 
 def _listen_unix(path: Path) -> socket.socket:

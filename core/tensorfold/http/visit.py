@@ -8,10 +8,13 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from tensorfold.contracts.auth import Principal
 from tensorfold.http.connection import Connection
 from tensorfold.http.flight import Flight
 from tensorfold.http.request_log import Recording
+from tensorfold.ir import Request, TraceContext
 
 __all__ = ["SCOPE_KEY", "Visit", "request_names"]
 
@@ -33,6 +36,7 @@ class Visit:
     arrived: float = field(default_factory=time.monotonic)
     created: int = field(default_factory=lambda: int(time.time()))
     """Seconds since the epoch."""
+    trace: TraceContext | None = None
     principal: Principal | None = None
     endpoint: str = ""
     """The route's template; empty: no route."""
@@ -49,6 +53,12 @@ class Visit:
     def label(self) -> str:
         """Of the key that asked; empty: none was needed, or none was right."""
         return self.principal.label if self.principal else ""
+
+    def sent(self, request: Request) -> Request:
+        """The request with what is known of its sender."""
+        if self.principal is None and self.trace is None:
+            return request
+        return msgspec.structs.replace(request, principal=self.label or None, trace=self.trace)
 
     @staticmethod
     def of(scope: Any) -> Visit:

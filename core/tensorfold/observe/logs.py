@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from contextlib import suppress
 from typing import Literal, TextIO, TypeAlias, cast
 
 import structlog
@@ -53,23 +54,18 @@ class Lenient:
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self.lost = 0
-        """Writes that failed."""
 
     def write(self, text: str) -> int:
         """Write, or lose the text."""
         try:
             return self._stream.write(text)
         except (OSError, ValueError):  # full, gone, or closed
-            self.lost += 1
             return 0
 
     def flush(self) -> None:
         """Flush, or lose what waits."""
-        try:
+        with suppress(OSError, ValueError):
             self._stream.flush()
-        except (OSError, ValueError):
-            self.lost += 1
 
     def isatty(self) -> bool:
         """Whether people read it."""

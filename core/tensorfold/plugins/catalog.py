@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -52,7 +52,7 @@ class Catalog:
         families = _distinct("model family", plugins.families(), _name)
         _claims("GGUF architecture", families, lambda family: (each.architecture for each in family.gguf))
         dialects = _distinct("dialect", plugins.dialects(settings), _name)
-        _claims("path", dialects, lambda dialect: (endpoint.path for endpoint in dialect.endpoints))
+        _claims("path", dialects, _paths)
         backends = _distinct("backend", plugins.backends(), _name)
         _check_asked(plugins, dialects, backends)
         return cls(
@@ -70,6 +70,11 @@ class Catalog:
 
 def _name(value: ModelFamily | Dialect | Backend | AuthSource | SchedulerPolicy | RequestFilter) -> str:
     return value.name
+
+
+def _paths(dialect: Dialect) -> Iterator[str]:
+    yield from (endpoint.path for endpoint in dialect.endpoints)
+    yield from (inquiry.path for inquiry in dialect.inquiries)
 
 
 def _distinct(what: str, offered: Sequence[Offered[T]], name: Callable[[T], str]) -> Sequence[Offered[T]]:

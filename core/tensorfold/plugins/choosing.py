@@ -79,7 +79,13 @@ def _check_names(installed: Sequence[Found], wanted: Wanted) -> None:
     # A dialect or backend may also be the work of a module or file that was asked for: the catalog checks those.
     later = {id for id in wanted.ids if id not in wanted.plugins} if wanted.modules or wanted.files else set[str]()
     for id in sorted((wanted.ids | wanted.blocked) - known - later):
-        raise PluginNotFound(f"no plugin {id}; there are {', '.join(sorted(known)) or 'none'}")
+        kind = id.partition("/")[0]
+        alike = sorted(each for each in known if each.startswith(f"{kind}/"))
+        raise PluginNotFound(f"no plugin {id}; there {_are(alike)}")
+
+
+def _are(ids: Sequence[str]) -> str:
+    return f"{'is' if len(ids) == 1 else 'are'} {', '.join(ids) or 'none of its kind'}"
 
 
 def _check_distinct(loaded: Iterable[Found]) -> None:

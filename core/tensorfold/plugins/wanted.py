@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,7 +56,7 @@ class Wanted:
     @property
     def files(self) -> tuple[Path, ...]:
         """Modules asked for by their file or folder, in the order given."""
-        return tuple(Path(text).expanduser() for text in self._others if _is_file(text))
+        return tuple(Path(os.path.expanduser(text)) for text in self._others if _is_file(text))
 
     @property
     def _others(self) -> tuple[str, ...]:

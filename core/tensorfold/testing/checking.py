@@ -9,6 +9,7 @@ The same in two lines of a test module of your own:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -60,7 +61,12 @@ def contracts_of(plugin: str) -> dict[str, type]:
         suites.append(_filter(each.name, lambda: target.offers(plugins.filters(settings))))
     for number, _ in enumerate(target.offers(plugins.observers(settings))):
         suites.append(_observer(number, lambda: target.offers(plugins.observers(settings))))
-    return {f"Test{number}": suite for number, suite in enumerate(suites)}
+    return {_test_name(suite): suite for suite in suites}
+
+
+def _test_name(suite: type) -> str:
+    """`TestDialectAcme`, from what it is about."""
+    return "Test" + re.sub(r"\W", "", str(suite.__doc__).title())
 
 
 def _for(examples: Sequence[Example], kind: type[E], field: str, name: str) -> list[E]:
@@ -141,9 +147,9 @@ def _family(family: ModelFamily, examples: Sequence[FamilyExample]) -> type:
 
         @pytest.fixture(params=examples, ids=lambda example: example.name)
         def checkpoint(self, request: pytest.FixtureRequest) -> TinyCheckpoint:
-            return TinyCheckpoint.of(request.param)
+            return TinyCheckpoint.of(request.param, subject)
 
-    return _suite(Contract, about, refused=examples[0].refused)
+    return _suite(Contract, about, refused=examples[0].refused, steering=examples[0].steering)
 
 
 def _backend(backend: Backend, examples: Sequence[BackendExample]) -> type:

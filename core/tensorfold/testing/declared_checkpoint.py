@@ -9,20 +9,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorfold.compute.declaring import declared_tensors
-from tensorfold.contracts.family import ModelFamily
+from tensorfold.compute.declaring import declared_drafter_tensors, declared_tensors
+from tensorfold.contracts.family import CanPair, ModelFamily
 from tensorfold.contracts.model_config import ModelConfig
-from tensorfold.testing.random_tensors import RandomTensors
+from tensorfold.testing.random_tensors import RandomTensors, ReplacedTensors
 from tensorfold.testing.safetensors_writer import Stored, write_stored
 from tensorfold.testing.tiny import write_texts
 
-__all__ = ["declared_arrays", "write_declared"]
+__all__ = ["declared_arrays", "declared_source", "write_declared", "write_declared_drafter"]
+
+
+def declared_source(
+    family: ModelFamily, config: Mapping[str, Any], *, seed: int = 0, draft: bool = True
+) -> ReplacedTensors:
+    """Random values of every tensor, float32 but for the integers of hashes."""
+    shapes = declared_tensors(family, ModelConfig(config, {}, "config.json"), draft=draft)
+    return ReplacedTensors(RandomTensors(shapes, seed), _hashes(shapes))
 
 
 def declared_arrays(
     family: ModelFamily, config: Mapping[str, Any], *, seed: int = 0, draft: bool = True
 ) -> dict[str, NDArray[Any]]:
-    """Random values of every tensor, float32 but for the integers of hashes."""
+    """The same as arrays."""
     shapes = declared_tensors(family, ModelConfig(config, {}, "config.json"), draft=draft)
     source = RandomTensors(shapes, seed)
     return {name: source.read(name).f32() for name in shapes} | _hashes(shapes)
@@ -32,12 +40,21 @@ def write_declared(
     folder: Path, family: ModelFamily, config: Mapping[str, Any], *, seed: int = 0, draft: bool = True
 ) -> Path:
     """A folder with such a checkpoint, whose config's vocabulary is the tiny tokenizer's."""
+    return _written(folder, config, declared_arrays(family, config, seed=seed, draft=draft))
+
+
+def write_declared_drafter(folder: Path, family: CanPair, config: Mapping[str, Any], *, seed: int = 0) -> Path:
+    """A folder with such a drafter, whose tokens are in no clusters."""
+    shapes = declared_drafter_tensors(family, ModelConfig(config, {}, "config.json"))
+    source = RandomTensors(shapes, seed)
+    return _written(folder, config, {name: source.read(name).f32() for name in shapes})
+
+
+def _written(folder: Path, config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Path:
     write_texts(folder, config)
-    arrays = declared_arrays(family, config, seed=seed, draft=draft)
     kinds = {"i": "I64", "f": "F32"}
-    write_stored(
-        folder / "model.safetensors", {name: Stored(kinds[each.dtype.kind], each) for name, each in arrays.items()}
-    )
+    stored = {name: Stored(kinds[each.dtype.kind], each) for name, each in arrays.items()}
+    write_stored(folder / "model.safetensors", stored)
     return folder
 
 

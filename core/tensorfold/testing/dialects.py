@@ -55,6 +55,7 @@ from tensorfold.ir import (
 )
 from tensorfold.testing.asgi import Answered, ask
 from tensorfold.testing.dialect_kit import CONTEXT, ERRORS, FOREIGN_BODIES, MODEL, refusal, reply_events
+from tensorfold.testing.scoring import ScoringEngine
 from tensorfold.testing.scripted_engine import ScriptedEngine, ScriptItem
 from tensorfold.testing.toy_tokenizer import ToyTokenizer
 
@@ -366,7 +367,7 @@ class DialectContract:
             return items or reply_events(["quokka"], request.choices)
 
         app = create_app(
-            engine=ScriptedEngine(MODEL, script),
+            engine=ScoringEngine(MODEL, None, lambda prompt: dict.fromkeys(range(256), 1 / 256), script),
             model=MODEL,
             dialects=[self.dialect],
             auth=auth,

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from tensorfold.testing.tiny_tokenizer import CONTROL_TOKENS, TINY_VOCABULARY
 
-__all__ = ["FAMILY_CONFIGS"]
+__all__ = ["DRAFTER_CONFIGS", "FAMILY_CONFIGS"]
 
 HIDDEN: Final = 64
 _SHARED: Final[Mapping[str, Any]] = MappingProxyType(
@@ -199,3 +199,21 @@ FAMILY_CONFIGS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
     }
 )
 """By the model type, and where that has several kinds, the kind."""
+
+DRAFTER_CONFIGS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
+    {
+        "gemma4": {
+            "model_type": "gemma4_assistant",
+            "backbone_hidden_size": _SHARED["hidden_size"],
+            "text_config": {
+                **_GEMMA4,
+                "hidden_size": 32,
+                "intermediate_size": 48,
+                "num_hidden_layers": 2,
+                "num_kv_shared_layers": 2,
+                "layer_types": ["sliding_attention", "full_attention"],
+            },
+        }
+    }
+)
+"""Drafters in checkpoints of their own, by the name of the config that each is made for."""

@@ -20,6 +20,7 @@ from tensorfold.contracts.model_config import ModelConfig
 from tensorfold.contracts.states import Group
 from tensorfold.contracts.step import Kind, Segment
 from tensorfold.contracts.tensors import Tensor, TensorInfo
+from tensorfold.testing.declared_checkpoint import declared_source
 from tensorfold.testing.random_tensors import RandomTensors
 
 __all__ = ["LENGTH", "ROUNDS", "DamagedSource", "Model", "TinyCheckpoint", "drafted", "feed", "logits_of", "slot_of"]
@@ -36,9 +37,12 @@ class TinyCheckpoint:
     source: TensorSource
 
     @classmethod
-    def of(cls, example: FamilyExample) -> TinyCheckpoint:
-        """With random weights of an example's shapes."""
-        return cls(ModelConfig(example.config, {}, "config.json"), RandomTensors(example.tensors))
+    def of(cls, example: FamilyExample, family: ModelFamily) -> TinyCheckpoint:
+        """With random weights of an example's shapes, or of those that the family asks for."""
+        config = ModelConfig(example.config, {}, "config.json")
+        if example.tensors is None:
+            return cls(config, declared_source(family, example.config))
+        return cls(config, RandomTensors(example.tensors))
 
 
 class _Borrowed(Runner[Any]):

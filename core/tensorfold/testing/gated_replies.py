@@ -17,9 +17,10 @@ from tensorfold.engine.constraints import Constraints
 from tensorfold.engine.depth import Deepest
 from tensorfold.engine.engine import LocalEngine
 from tensorfold.engine.settings import EngineSettings
-from tensorfold.ir import Answer, JsonSchema, Limits, Prompt, Request, Sampling, Tool, ToolChoice, fold
+from tensorfold.ir import Answer, JsonSchema, Limits, Prompt, Request, Sampling, Tool, ToolChoice
 from tensorfold.testing.letter_tokenizer import LetterTokenizer
 from tensorfold.testing.toy_chat import Guesses, chat_request
+from tensorfold.testing.toy_engine import answer_all, running
 
 __all__ = ["GatedReplies", "gated_requests"]
 
@@ -98,14 +99,5 @@ class GatedReplies:
             depth=Deepest(),
             gates=Constraints(tokenizer=tokenizer, chat=FORMAT, geometry=self.geometry, frame=FORMAT.marks.frame),
         )
-
-        async def one(request: Request) -> Answer:
-            return fold([event async for event in await engine.submit(request)])
-
-        engine.start()
-        try:
-            if together:
-                return list(await asyncio.gather(*map(one, requests)))
-            return [await one(each) for each in requests]
-        finally:
-            await engine.close(0)
+        async with running(engine):
+            return await answer_all(engine, requests, together=together)

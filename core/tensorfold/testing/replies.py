@@ -15,7 +15,8 @@ from tensorfold.engine.copies import CopyDrafting
 from tensorfold.engine.depth import Deepest
 from tensorfold.engine.engine import LocalEngine
 from tensorfold.engine.settings import EngineSettings
-from tensorfold.ir import Answer, Limits, Request, Sampling, TokensPrompt, fold
+from tensorfold.ir import Answer, Limits, Request, Sampling, TokensPrompt
+from tensorfold.testing.toy_engine import answer_all, running
 from tensorfold.testing.toy_tokenizer import ToyPrompts, ToyTokenizer
 
 __all__ = ["Replies", "some_requests"]
@@ -81,14 +82,5 @@ class Replies:
             drafting=CopyDrafting(),
             depth=Deepest(),
         )
-
-        async def one(request: Request) -> Answer:
-            return fold([event async for event in await engine.submit(request)])
-
-        engine.start()
-        try:
-            if together:
-                return list(await asyncio.gather(*map(one, requests)))
-            return [await one(each) for each in requests]
-        finally:
-            await engine.close(0)
+        async with running(engine):
+            return await answer_all(engine, requests, together=together)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tensorfold.contracts.engine import ModelInfo
 from tensorfold.ir import LabelScore, Prompt, Score, Scored, SpellingScore, Timings, Usage
-from tensorfold.testing.dialects import reply_events
-from tensorfold.testing.scripted_engine import Prompts, ScriptedEngine
+from tensorfold.testing.dialect_kit import reply_events
+from tensorfold.testing.scripted_engine import Prompts, Script, ScriptedEngine
 
 __all__ = ["ScoringEngine", "WordTokenizer"]
 
@@ -56,26 +56,29 @@ class WordTokenizer:
 class ScoringEngine(ScriptedEngine):
     """Implements `contracts.engine.CanScore` too."""
 
-    def __init__(self, model: ModelInfo, prompts: Prompts, odds: Callable[[Prompt], Mapping[int, float]]) -> None:
+    def __init__(
+        self,
+        model: ModelInfo,
+        prompts: Prompts | None,
+        odds: Callable[[Prompt], Mapping[int, float]],
+        script: Script = lambda request: reply_events(["ok"], request.choices),
+    ) -> None:
         """`odds`: the probability of each token behind a prompt; those that are left out have none."""
-        super().__init__(model, lambda request: reply_events(["ok"], request.choices), prompts)
+        super().__init__(model, script, prompts)
         self._odds = odds
         self.scored: list[Prompt] = []
         """Every prompt that was scored, in order."""
 
     async def score(self, request: Score) -> Scored:
-        """From the odds; spellings are single tokens."""
+        """From the odds, which are the same for each token of a spelling; a text has a token for each byte."""
         self.scored.append(request.prompt)
         odds = self._odds(request.prompt)
-        labels = tuple(
-            LabelScore(tuple(_scored(each, odds) for each in label.spellings if isinstance(each, tuple)))
-            for label in request.labels
-        )
+        labels = tuple(LabelScore(tuple(_scored(each, odds) for each in label.spellings)) for label in request.labels)
         usage = Usage(1, 0, cached_tokens=3)
         return Scored(labels, usage, Timings(), top=max(odds, key=lambda token: odds[token]))
 
 
-def _scored(ids: tuple[int, ...], odds: Mapping[int, float]) -> SpellingScore:
-    (token,) = ids
-    share = odds.get(token, 0.0)
-    return SpellingScore(ids, (math.log(share) if share > 0 else -math.inf,))
+def _scored(spelling: str | tuple[int, ...], odds: Mapping[int, float]) -> SpellingScore:
+    ids = tuple(spelling.encode()) if isinstance(spelling, str) else spelling
+    shares = [odds.get(token, 0.0) for token in ids]
+    return SpellingScore(ids, tuple(math.log(share) if share > 0 else -math.inf for share in shares))

@@ -5,21 +5,23 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
 from tensorfold.contracts.examples import FamilyExample
+from tensorfold.contracts.family import ModelFamily
 from tensorfold.errors import TensorfoldError
+from tensorfold.testing.declared_checkpoint import write_declared
 from tensorfold.testing.plugins import Target
 from tensorfold.testing.random_tensors import RandomTensors
 from tensorfold.testing.safetensors_writer import write_safetensors
-from tensorfold.testing.tiny_tokenizer import CHAT_TEMPLATE, CONTROL_TOKENS, TINY_VOCABULARY, tiny_tokenizer
+from tensorfold.testing.tiny import write_texts
+from tensorfold.testing.tiny_tokenizer import TINY_VOCABULARY
 
 __all__ = ["write_example"]
 
 
-def write_example(folder: Path, example: FamilyExample) -> Path:
+def write_example(folder: Path, example: FamilyExample, family: ModelFamily) -> Path:
     """Write a checkpoint into a folder, which is made and returned.
 
     Raises:
@@ -28,16 +30,9 @@ def write_example(folder: Path, example: FamilyExample) -> Path:
     size = example.config.get("vocab_size")
     if isinstance(size, int) and size < TINY_VOCABULARY:
         raise ValueError(f"vocab_size is {size}, and the tiny tokenizer has {TINY_VOCABULARY} tokens")
-    folder.mkdir(parents=True, exist_ok=True)
-    about = {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "bos_token": CONTROL_TOKENS[0],
-        "eos_token": CONTROL_TOKENS[2],
-        "chat_template": CHAT_TEMPLATE,
-    }
-    for name, content in (("config.json", example.config), ("tokenizer_config.json", about)):
-        (folder / name).write_text(json.dumps(content, indent=2), encoding="utf-8")
-    (folder / "tokenizer.json").write_text(tiny_tokenizer().to_str(), encoding="utf-8")
+    if example.tensors is None:
+        return write_declared(folder, family, example.config)
+    write_texts(folder, example.config)
     tensors = RandomTensors(example.tensors)
     write_safetensors(folder / "model.safetensors", {name: tensors.read(name).values for name in tensors.names()})
     return folder
@@ -50,15 +45,21 @@ def _main(arguments: list[str]) -> int:
     plugin, folder = arguments
     try:
         target = Target(str(Path(plugin).resolve()) if Path(plugin).exists() else plugin)
-        offered = target.offers(target.plugins().examples())
+        plugins = target.plugins()
+        families = {each.name: each for each in target.offers(plugins.families())}
+        offered = target.offers(plugins.examples())
     except TensorfoldError as error:
         print(error, file=sys.stderr)
         return 2
-    examples = [each for each in offered if isinstance(each, FamilyExample)]
+    examples = [each for each in offered if isinstance(each, FamilyExample) and each.family in families]
     if not examples:
-        print(f"{plugin} has no FamilyExample among its answers to tensorfold_examples", file=sys.stderr)
+        print(
+            f"{plugin} has no FamilyExample of a family of its own among its answers to tensorfold_examples",
+            file=sys.stderr,
+        )
         return 2
-    print(f"{write_example(Path(folder), examples[0])} is written")
+    example = examples[0]
+    print(f"{write_example(Path(folder), example, families[example.family])} is written")
     return 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -21,7 +22,7 @@ from tensorfold.ir import Answer, Event, Request, fold
 from tensorfold.testing.scripted import Script, scripted_geometry, scripted_runner
 from tensorfold.testing.toy_tokenizer import ToyPrompts, ToyTokenizer
 
-__all__ = ["answer", "events", "running", "toy_engine"]
+__all__ = ["answer", "answer_all", "events", "running", "toy_engine"]
 
 
 def toy_engine(
@@ -91,3 +92,10 @@ async def answer(engine: Engine, request: Request) -> Answer:
         RequestError: the request was refused or has failed.
     """
     return fold(await events(engine, request))
+
+
+async def answer_all(engine: Engine, requests: Sequence[Request], *, together: bool) -> list[Answer]:
+    """Whole answers, asked for all at once or one after the other."""
+    if together:
+        return list(await asyncio.gather(*(answer(engine, each) for each in requests)))
+    return [await answer(engine, each) for each in requests]

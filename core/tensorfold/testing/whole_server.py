@@ -17,6 +17,7 @@ from tensorfold.compute.runner import Runner
 from tensorfold.contracts.chat import ChatFormat, ChatTemplates
 from tensorfold.contracts.dialect import Dialect
 from tensorfold.contracts.engine import ModelInfo, PreparedPrompt
+from tensorfold.contracts.family import Geometry
 from tensorfold.engine.constraints import Constraints
 from tensorfold.engine.depth import Deepest
 from tensorfold.engine.engine import LocalEngine
@@ -70,38 +71,8 @@ class WholeServer:
             defaults=defaults,
         )
         self._decoder = ScriptedDecoder(geometry, (), wrong=3)
-        runner: Runner[Any] = Runner(
-            self._decoder,
-            ScriptedSession(CHUNK),
-            geometry,
-            lanes=LANES,
-            pages={TABLE: pages_of(window) * LANES},
-            identity="scripted",
-        )
-        self.engine = LocalEngine(
-            runner,
-            prompts=self,
-            tokenizer=self._tokenizer,
-            chat=format,
-            depth=Deepest(),
-            settings=EngineSettings(),
-            gates=Constraints(
-                tokenizer=self._tokenizer, chat=format, geometry=geometry, frame=self._builder.call_frame
-            ),
-        )
-        self.model = ModelInfo(
-            id="scripted",
-            aliases=(),
-            created=1_790_000_000,
-            family="scripted",
-            backend="scripted",
-            window=window,
-            trained_window=2 * window,
-            vocabulary=geometry.vocabulary,
-            parameters=1,
-            chat_template=template,
-            lanes=LANES,
-        )
+        self.engine = self._engine(geometry, format)
+        self.model = _model(geometry, template)
         self.client = httpx.Client()
         """For the server, once it runs."""
         self.app: Application = create_app(
@@ -110,6 +81,26 @@ class WholeServer:
             dialects=dialects,
             tokenizer=self._tokenizer,
             settings=settings,
+        )
+
+    def _engine(self, geometry: Geometry, format: ChatFormat) -> LocalEngine:
+        runner: Runner[Any] = Runner(
+            self._decoder,
+            ScriptedSession(CHUNK),
+            geometry,
+            lanes=LANES,
+            pages={TABLE: pages_of(geometry.window) * LANES},
+            identity="scripted",
+        )
+        gates = Constraints(tokenizer=self._tokenizer, chat=format, geometry=geometry, frame=self._builder.call_frame)
+        return LocalEngine(
+            runner,
+            prompts=self,
+            tokenizer=self._tokenizer,
+            chat=format,
+            depth=Deepest(),
+            settings=EngineSettings(),
+            gates=gates,
         )
 
     def prepare(self, prompt: Prompt) -> PreparedPrompt:
@@ -130,6 +121,22 @@ class WholeServer:
         answered = self.post(path, body)
         assert answered.status_code == 200, answered.text
         return answered.json()
+
+
+def _model(geometry: Geometry, template: str) -> ModelInfo:
+    return ModelInfo(
+        id="scripted",
+        aliases=(),
+        created=1_790_000_000,
+        family="scripted",
+        backend="scripted",
+        window=geometry.window,
+        trained_window=2 * geometry.window,
+        vocabulary=geometry.vocabulary,
+        parameters=1,
+        chat_template=template,
+        lanes=LANES,
+    )
 
 
 @contextmanager

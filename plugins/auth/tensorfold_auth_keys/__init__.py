@@ -8,9 +8,10 @@ from pathlib import Path
 from tensorfold import hookimpl
 from tensorfold.contracts.auth import AuthSource
 from tensorfold.contracts.commands import Command
+from tensorfold.contracts.examples import Example
 from tensorfold.contracts.settings import PluginSettings, Setting, SettingsTable
 
-__all__ = ["tensorfold_auth_sources", "tensorfold_commands", "tensorfold_settings"]
+__all__ = ["tensorfold_auth_sources", "tensorfold_commands", "tensorfold_examples", "tensorfold_settings"]
 
 TABLE = "auth.keys"
 
@@ -69,3 +70,11 @@ def tensorfold_commands() -> Iterable[Command]:
     from tensorfold_auth_keys.command import keys_command
 
     yield Command(keys_command())
+
+
+@hookimpl
+def tensorfold_examples() -> Iterable[Example]:
+    """What `tensorfold check` tries it with."""
+    from tensorfold_auth_keys.examples import EXAMPLE
+
+    yield EXAMPLE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from pathlib import Path
 
@@ -73,7 +74,7 @@ def _remove(label: str, file: Path | None) -> None:
 
 def _path(given: Path | None) -> Path:
     if given is not None:
-        return given.expanduser().absolute()
+        return Path(os.path.expanduser(given)).absolute()
     from tensorfold_auth_keys import TABLE
 
     launch = click.get_current_context().find_object(Launch)

@@ -6,7 +6,9 @@ for each other.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import cast
 
 from tensorfold.compute.layers import Attention, GatedMlp, ResidualLayer, RmsNorm
@@ -33,7 +35,7 @@ _PREPARED = 64
 """Lists of calls that a layer keeps: one for each number of rows and place in memory that occurs."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class _Groups:
     """A layer's matrices as this backend packs them."""
 
@@ -49,6 +51,12 @@ class _Groups:
             each for each in (qkv, out, gate_up, down) if isinstance(each, CpuLinear) and len(steps_of(each)) <= 1
         ]
         return _Groups(*fitting) if len(fitting) == 4 else None
+
+    @cached_property
+    def shape(self) -> Hashable:
+        """What decides where intermediate rows go."""
+        groups = (self.qkv, self.out, self.gate_up, self.down)
+        return tuple((each.columns, each.outputs, needs_floats(each), steps_of(each)) for each in groups)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -132,9 +140,19 @@ class FusedLayer:
             self._glu(work.gate_up, rows, work.gated),
             *self._product(self._groups.down, rows, work.gated, place(out), work.middle),
         ]
-        return Lines(calls, work)
+        return Lines.of(calls, work)
 
     def _scratch(self, rows: int) -> _Work:
+        """Blocks for so many rows, which layers of one shape share."""
+        known = self._machine.workspace.prepared
+        key = ("layer", rows, self._groups.shape)
+        found: _Work | None = known.get(key)
+        if found is None:
+            found = self._new_scratch(rows)
+            known[key] = found
+        return found
+
+    def _new_scratch(self, rows: int) -> _Work:
         """Blocks for so many rows, asked for until none of them has moved."""
         groups = self._groups
         while True:

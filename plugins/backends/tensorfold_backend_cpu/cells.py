@@ -24,7 +24,7 @@ from tensorfold_backend_cpu.machine import Machine
 from tensorfold_backend_cpu.memory import Memory
 from tensorfold_backend_cpu.rows import Rows
 
-__all__ = ["AttentionCell", "AttentionShape", "Cells", "RopeCell"]
+__all__ = ["AttentionCell", "AttentionShape", "Cell", "Cells", "RopeCell"]
 
 _TILE_QUERIES: Final = 32
 """Queries of a piece of work, about: their scores and sums stay in the first level of cache."""
@@ -32,7 +32,7 @@ _WORKS_A_THREAD: Final = 4
 _SPAN: Final = SPAN * PAGE
 
 
-class _Cell(ABC):
+class Cell(ABC):
     """Words at an address, and the arrays that they point to."""
 
     def __init__(self, machine: Machine, words: int) -> None:
@@ -53,6 +53,10 @@ class _Cell(ABC):
             self.update(step)
             self._step = step
         self._asked = self._machine.runs
+
+    def shows(self, step: Step[Rows]) -> bool:
+        """Whether it points to the rows of this Step."""
+        return self._step is step
 
     @abstractmethod
     def update(self, step: Step[Rows]) -> None:
@@ -75,7 +79,7 @@ class _Positions:
     host_positions: NDArray[np.int32]
 
 
-class RopeCell(_Cell):
+class RopeCell(Cell):
     """Tables of cosines and sines, and each row's line in them."""
 
     def __init__(self, machine: Machine, rope: Rope, shift: int) -> None:
@@ -130,12 +134,13 @@ class AttentionShape:
         return max(1, _TILE_QUERIES // (self.heads // self.kv_heads))
 
 
-class AttentionCell(_Cell):
+class AttentionCell(Cell):
     """Which rows read what."""
 
     def __init__(self, machine: Machine, shape: AttentionShape) -> None:
         super().__init__(machine, 8)
         self.shape = shape
+        self._partial = Memory(0)
 
     @property
     def works(self) -> int:
@@ -177,7 +182,9 @@ class AttentionCell(_Cell):
         self.point(3, plan.pages)
         self.words[4] = plan.spans
         size = 4 * step.rows * plan.spans * shape.heads * (shape.v_line + 16)
-        self.words[5] = self._machine.workspace.address(shape, size)
+        if len(self._partial.bytes) < size:
+            self._partial = Memory(2 * size)
+        self.words[5] = self._partial.address
         self._held[6] = plan.tables
 
 
@@ -266,3 +273,7 @@ class Cells:
         if found is None:
             found = self._attention[shape] = AttentionCell(self._machine, shape)
         return found
+
+    def of(self, step: Step[Rows]) -> tuple[Cell, ...]:
+        """Those that were pointed to a Step, and to no other since."""
+        return tuple(each for each in (*self._ropes.values(), *self._attention.values()) if each.shows(step))

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+import ctypes
+from array import array
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tensorfold_backend_cpu.kernels.calls import WORDS, Call
 from tensorfold_backend_cpu.memory import Buffer, Memory, Pool, Workspace
 from tensorfold_backend_cpu.threads import Team
 
 __all__ = ["Lines", "Machine"]
+
+R = TypeVar("R")
 
 _LINE: Final = 8 * WORDS
 _TAPE: Final = 2048
@@ -21,12 +26,20 @@ _TAPE: Final = 2048
 class Lines:
     """Calls that are recorded again and again."""
 
-    def __init__(self, calls: Sequence[Call], *kept: object) -> None:
+    def __init__(self, lines: Iterable[bytes], *kept: object) -> None:
         """`kept` is what the calls refer to."""
         self._kept = kept
-        self._memory = Memory(_LINE * len(calls))
-        self._memory.bytes[:] = np.frombuffer(b"".join(call.words() for call in calls), np.uint8)
-        self.addresses = [self._memory.address + _LINE * number for number in range(len(calls))]
+        written = b"".join(lines)
+        memory = Memory(len(written))
+        memory.bytes[:] = np.frombuffer(written, np.uint8)
+        self.words: NDArray[np.int64] = memory.array(np.int64, len(written) // 8)
+        """All lines, end to end."""
+        self.addresses = array("q", range(memory.address, memory.address + len(written), _LINE))
+
+    @staticmethod
+    def of(calls: Iterable[Call], *kept: object) -> Lines:
+        """The lines of these calls."""
+        return Lines((call.words() for call in calls), *kept)
 
 
 class Machine:
@@ -36,12 +49,16 @@ class Machine:
         self.team = Team(threads)
         self.pool = Pool()
         self.workspace = Workspace()
-        self._pending: list[int] = []
+        self._tapes_pool = Pool()
+        """Lends what is between on tapes, of which one runs at a time."""
+        self._pending = array("q")
         self._kept: list[Any] = []
         self._tape = Memory(_LINE * _TAPE)
         self._written = 0
         self.runs = 0
         """Goes up whenever what was recorded has been carried out."""
+        self._asked = 0
+        """Goes up whenever somebody wants that, to read something."""
 
     def call(self, call: Call, *kept: object) -> None:
         """Record one call. `kept` is what must not go before it has run; a pool's buffers may, and are let go."""
@@ -59,17 +76,46 @@ class Machine:
         self._kept.append(lines)
         self._kept.extend(each for each in kept if not isinstance(each, Buffer))
 
+    def lines(self, words: NDArray[np.int64], *kept: object) -> None:
+        """Record calls whose lines are `[n, WORDS]`."""
+        self._pending.extend((int(words.ctypes.data) + _LINE * np.arange(len(words))).tolist())
+        self._kept.append(words)
+        self._kept.extend(each for each in kept if not isinstance(each, Buffer))
+
     def run(self) -> None:
         """Carry out what is recorded."""
+        self._asked += 1
         if self._pending:
-            pending, self._pending = self._pending, []
-            self.team.run(pending)
-            self._kept.clear()
-            self.workspace.retired.clear()
-            self._written = 0
+            self.team.run(self._pending)
+            self._forget()
             self.runs += 1
+
+    def record(self, compute: Callable[[], R]) -> tuple[R, Lines | None]:
+        """What `compute` records, apart from everything else; it is not recorded then.
+
+        None when it cannot be taken apart, for something was read meanwhile or a block has moved: it is recorded.
+        """
+        self.run()
+        before = (self._asked, self.workspace.generation)
+        pool, self.pool = self.pool, self._tapes_pool
+        try:
+            result = compute()
+        finally:
+            self.pool = pool
+        if before != (self._asked, self.workspace.generation):
+            return result, None
+        lines = Lines((ctypes.string_at(address, _LINE) for address in self._pending), *self._kept)
+        self._forget()
+        return result, lines
+
+    def _forget(self) -> None:
+        """Nothing is recorded."""
+        self._pending = array("q")
+        self._kept.clear()
+        self.workspace.retired.clear()
+        self._written = 0
 
     def close(self) -> None:
         """Send the threads home."""
-        self._pending.clear()
+        self._forget()
         self.team.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,8 @@ T = TypeVar("T", bound=np.generic)
 
 _LINE: Final = 64
 """Bytes of a cache line, to which every block is aligned."""
+_LARGE: Final = 1 << 19
+"""Bytes from which on a new block is dear: the system fills each of its pages with zeros when it is first written."""
 
 
 class Memory:
@@ -59,8 +61,13 @@ class Pool:
     def take(self, size: int) -> Buffer:
         """At least so many bytes, with whatever is in them."""
         rounded = _rounded(size)
-        free = self._free.get(rounded)
+        free = self._free.get(rounded) or (self._larger(rounded) if rounded >= _LARGE else None)
         return Buffer(self, free.pop() if free else Memory(rounded))
+
+    def _larger(self, size: int) -> list[Memory] | None:
+        """The smallest free blocks of at least so many bytes."""
+        fitting = [each for each, free in self._free.items() if each >= size and free]
+        return self._free[min(fitting)] if fitting else None
 
     def give_back(self, memory: Memory) -> None:
         """For `Buffer`."""
@@ -68,7 +75,12 @@ class Pool:
 
 
 def _rounded(size: int) -> int:
-    """Up to the next quarter of a power of two, so that few sizes occur."""
+    """Up to the next quarter of a power of two, or to the power when that is much, so that few sizes occur.
+
+    What is never written to takes no memory.
+    """
+    if size > _LARGE:
+        return 1 << (size - 1).bit_length()
     quarter = max(64, 1 << max(0, size - 1).bit_length() >> 3)
     return (size + quarter - 1) // quarter * quarter
 
@@ -82,6 +94,8 @@ class Workspace:
         """Blocks that were too small; what is recorded may still use them, so they go when it has run."""
         self.generation = 0
         """Changes when a block moves, and with it addresses in calls that were prepared."""
+        self.prepared: dict[Hashable, Any] = {}
+        """What was made of these addresses, by what it is for; gone when a block moves."""
 
     def address(self, name: Hashable, size: int) -> int:
         """Of at least so many bytes."""
@@ -91,4 +105,5 @@ class Workspace:
                 self.retired.append(found)
             found = self._blocks[name] = Memory(_rounded(size))
             self.generation += 1
+            self.prepared.clear()
         return found.address

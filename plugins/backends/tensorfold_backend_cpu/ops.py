@@ -20,15 +20,15 @@ from tensorfold_backend_cpu.cells import Cells
 from tensorfold_backend_cpu.hosted import ours
 from tensorfold_backend_cpu.kernels.positions import WriteKeys
 from tensorfold_backend_cpu.machine import Machine
+from tensorfold_backend_cpu.mixing import MixingOps
 from tensorfold_backend_cpu.places import Forms
-from tensorfold_backend_cpu.pure import PureOps
 from tensorfold_backend_cpu.rows import Rows, place
 from tensorfold_backend_cpu.state import CpuStore
 
 __all__ = ["CpuOps"]
 
 
-class CpuOps(PureOps):
+class CpuOps(MixingOps):
     """All operations over one store."""
 
     def __init__(self, machine: Machine, cells: Cells, primitives: Primitives[NDArray[Any]], store: CpuStore) -> None:

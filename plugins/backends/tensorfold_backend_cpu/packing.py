@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorfold.compute.packing import ComposedPacker, DenseExperts
+from tensorfold.compute.packing import ComposedPacker
 from tensorfold.compute.primitives import Primitives
 from tensorfold.contracts.handles import Activation, ConvWeight, Embedding, Experts, LatentUp
 from tensorfold.contracts.tensors import Affine, Dense, Tensor
@@ -19,6 +19,7 @@ from tensorfold.errors import BackendError
 from tensorfold_backend_cpu.blocks import fused_layer
 from tensorfold_backend_cpu.handles import CpuEmbedding, CpuLinear, Part, padded_bias
 from tensorfold_backend_cpu.machine import Machine
+from tensorfold_backend_cpu.mixing import CpuExperts
 from tensorfold_backend_cpu.panels import AffineSource, Panels, Source, affine_source, alike, float_source, panels_of
 from tensorfold_backend_cpu.quantizing import GROUP, Quantizer
 from tensorfold_backend_cpu.rows import Rows
@@ -78,15 +79,13 @@ class CpuPacker:
         gated: bool,
         limit: float | None,
     ) -> Experts:
-        """Two matrices an expert, in panels, for the composed operation over this backend's products."""
+        """Two matrices an expert, in panels."""
         before = self.products
         ups = tuple(self.linear(parts, [None] * len(parts)) for parts in up)
         downs = tuple(self.linear([each], [None]) for each in down)
         # A row goes through few of them.
         self.products = before
-        dense = cast("type[Any]", DenseExperts)
-        made: Experts = dense(count=len(down), up=ups, down=downs, act=act, gated=gated, limit=limit)
-        return made
+        return CpuExperts(ups, downs, act=act, gated=gated, limit=limit)
 
     def latent_up(self, weight: Tensor, heads: int, nope: int, v: int) -> LatentUp:
         """For the composed operation."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Self, TypeAlias, TypeVar
+from functools import cached_property
+from typing import Any, Final, Self, TypeAlias, TypedDict, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +41,20 @@ S = TypeVar("S", bound="Source")
 Codes: TypeAlias = Callable[[int, int], NDArray[np.uint8]]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+class AffineWords(TypedDict):
+    """The fields of a call that say where a quantized matrix lies."""
+
+    steps: int
+    codes: int
+    codes_stride: int
+    scales: int
+    biases: int
+    scales_stride: int
+    group_shift: int
+    centre: int
+
+
+@dataclass(frozen=True, eq=False)
 class AffinePanels:
     """A quantized matrix."""
 
@@ -62,9 +76,20 @@ class AffinePanels:
     def layout(self) -> AffineKind:
         return AFFINE_KINDS[self.kind]
 
-    @property
-    def steps(self) -> int:
-        return -(-self.columns // self.layout.step)
+    @cached_property
+    def words(self) -> AffineWords:
+        """For a call that multiplies with it."""
+        step = self.layout.step
+        return {
+            "steps": -(-self.columns // step),
+            "codes": int(self.codes.ctypes.data),
+            "codes_stride": self.codes.strides[0],
+            "scales": int(self.scales.ctypes.data),
+            "biases": 0 if self.biases is None else int(self.biases.ctypes.data),
+            "scales_stride": self.scales.strides[0],
+            "group_shift": max(1, self.group // step).bit_length() - 1,
+            "centre": self.centre,
+        }
 
     def compile(self) -> None:
         """Make the kernels that read it, unless they are there."""

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import Final, TypedDict
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tensorfold_backend_cpu.memory import Memory
 
-__all__ = ["NOWHERE", "FormWords", "Forms", "Place", "Target"]
+__all__ = ["NOWHERE", "FormWords", "Forms", "Place", "Target", "Targets"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,7 @@ class Place:
 class Target:
     """Rows of integers: the memory behind the six words of `kernels.quantized`. Whoever uses the words keeps this."""
 
-    __slots__ = ("_words", "address", "padded", "step")
+    __slots__ = ("_memory", "address", "padded", "step", "words")
 
     def __init__(self, memory: int, rows: int, columns: int, step: int) -> None:
         """`memory` is the address of `size` bytes."""
@@ -35,9 +36,10 @@ class Target:
         numbers = 4 * (self.padded // step)
         sums = memory + rows * self.padded
         words = [memory, *(sums + part * rows * numbers for part in range(3)), self.padded, numbers]
-        self._words = Memory(8 * len(words))
-        self._words.array(np.int64, len(words))[:] = words
-        self.address = self._words.address
+        self._memory = Memory(8 * len(words))
+        self.words: NDArray[np.int64] = self._memory.array(np.int64, len(words))
+        self.words[:] = words
+        self.address = self._memory.address
         """Of the words."""
 
     @staticmethod
@@ -45,6 +47,20 @@ class Target:
         """Bytes for so many rows: a byte for each column, and three numbers for each step."""
         steps = (columns + step - 1) // step
         return rows * steps * (step + 3 * 4)
+
+
+class Targets:
+    """The words of one target for several runs of its rows, each of which is then a target that begins there."""
+
+    __slots__ = ("_words", "addresses")
+
+    def __init__(self, target: Target, first: NDArray[np.int64]) -> None:
+        words = np.repeat(target.words[None], len(first), 0)
+        words[:, 0] += first * target.words[4]
+        words[:, 1:4] += (first * target.words[5])[:, None]
+        self._words = words
+        self.addresses = int(words.ctypes.data) + words.strides[0] * np.arange(len(first))
+        """Of each run's words. Whoever uses them keeps this."""
 
 
 class FormWords(TypedDict):

@@ -12,7 +12,7 @@ from tensorfold_backend_cpu.kernels.linear import AffineLinear, FloatLinear
 from tensorfold_backend_cpu.panels import PANEL, AffinePanels, FloatPanels
 from tensorfold_backend_cpu.places import Place, Target
 
-__all__ = ["needs_floats", "products", "steps_of"]
+__all__ = ["ROWS_AN_ITEM", "needs_floats", "panels_an_item", "products", "steps_of"]
 
 _ITEM: Final = 1 << 16
 """Multiplications that an item has at least: about a microsecond, ten times what taking it costs."""
@@ -20,7 +20,7 @@ _ITEMS_A_THREAD: Final = 4
 """Items that each thread finds at least, where they are large enough, so that none waits long for the others."""
 _PANELS_AN_ITEM: Final = 64
 """Panels of an item at most, unless it would be too small."""
-_ROWS_AN_ITEM: Final = 128
+ROWS_AN_ITEM: Final = 128
 """Rows of an item at most: their integers stay in the second level of cache."""
 
 
@@ -64,14 +64,14 @@ def _product(
     threads: int,
 ) -> Call:
     panels = -(-part.panels.rows // PANEL)
-    rows_an_item = min(rows, _ROWS_AN_ITEM)
-    panels_an_item = _panels_an_item(panels, PANEL * columns * rows_an_item, threads)
+    rows_an_item = min(rows, ROWS_AN_ITEM)
+    an_item = panels_an_item(panels, PANEL * columns * rows_an_item, threads)
     shared = {
-        "items": -(-panels // panels_an_item) * -(-rows // rows_an_item),
+        "items": -(-panels // an_item) * -(-rows // rows_an_item),
         "rows": rows,
         "rows_an_item": rows_an_item,
         "panels": panels,
-        "panels_an_item": panels_an_item,
+        "panels_an_item": an_item,
         "outputs": part.panels.rows,
         "bias": 0 if part.bias is None else int(part.bias.ctypes.data),
         "residual": 0 if residual is None else residual.address + 4 * part.first,
@@ -85,14 +85,7 @@ def _product(
             return AffineLinear(
                 **shared,
                 target=integers(affine.layout.step).address,
-                steps=affine.steps,
-                codes=int(affine.codes.ctypes.data),
-                codes_stride=affine.codes.strides[0],
-                scales=int(affine.scales.ctypes.data),
-                biases=0 if affine.biases is None else int(affine.biases.ctypes.data),
-                scales_stride=affine.scales.strides[0],
-                group_shift=max(1, affine.group // affine.layout.step).bit_length() - 1,
-                centre=affine.centre,
+                **affine.words,
             )
         case FloatPanels() as floats:
             if x is None:
@@ -107,8 +100,8 @@ def _product(
             )
 
 
-def _panels_an_item(panels: int, work: int, threads: int) -> int:
-    """`work` is that of one panel, in multiplications."""
+def panels_an_item(panels: int, work: int, threads: int) -> int:
+    """Of a product with so many panels; `work` is that of one of them, in multiplications."""
     enough = -(-_ITEM // work)
     share = -(-panels // (_ITEMS_A_THREAD * threads))
     return max(1, min(panels, max(enough, min(share, _PANELS_AN_ITEM))))

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorfold_backend_cpu.kernels.elementwise import RUN, Add, Gather
+from tensorfold_backend_cpu.kernels.elementwise import RUN, Add, Gather, Scale
 from tensorfold_backend_cpu.kernels.quantized import BLOCK, Quantize
 from tensorfold_backend_cpu.machine import Machine
 from tensorfold_backend_cpu.memory import Buffer
@@ -74,12 +74,24 @@ class Rows:
         """A part of the same memory, `offset` bytes in."""
         return Rows(self.machine, shape, self.dtype, self.owner, self.address + offset, stride)
 
+    def again(self) -> Rows:
+        """The same rows, of which no integers were made yet."""
+        return self.view(self.shape, 0, self.stride)
+
     # ---- what it is ------------------------------------------------------------------------------------------
 
     @property
     def count(self) -> int:
         """Elements."""
         return math.prod(self.shape)
+
+    @property
+    def extent(self) -> int:
+        """Bytes from the first row's beginning to the last one's end."""
+        if 0 in self.shape:
+            return 0
+        rows = self.shape[0] if self.shape else 1
+        return (rows - 1) * self.stride + self.count // rows * self.dtype.itemsize
 
     @property
     def whole(self) -> bool:
@@ -109,6 +121,10 @@ class Rows:
             return self.floats()
         if self.whole:
             return self
+        return self.copy()
+
+    def copy(self) -> Rows:
+        """These floats in memory of their own, without gaps."""
         copy = Rows.new(self.machine, self.shape)
         self.machine.call(
             Gather(
@@ -161,9 +177,10 @@ class Rows:
         if isinstance(other, Rows) and other.shape == self.shape and other.dtype == self.dtype == _FLOAT:
             a, b = self.packed(), other.packed()
             out = Rows.new(self.machine, self.shape)
-            items = (self.count + RUN - 1) // RUN
             self.machine.call(
-                Add(items=items, a=a.address, b=b.address, count=self.count, out=out.address), a.owner, b.owner
+                Add(items=-(-self.count // RUN), a=a.address, b=b.address, count=self.count, out=out.address),
+                a.owner,
+                b.owner,
             )
             return out
         return Rows.of(self.machine, np.asarray(self.values() + _host(other)))
@@ -171,6 +188,13 @@ class Rows:
     __radd__ = __add__
 
     def __mul__(self, other: Any) -> Rows:
+        if type(other) is float and self.dtype == _FLOAT:
+            x, out = self.packed(), Rows.new(self.machine, self.shape)
+            self.machine.call(
+                Scale(items=-(-self.count // RUN), x=x.address, count=self.count, factor=other, out=out.address),
+                x.owner,
+            )
+            return out
         return Rows.of(self.machine, np.asarray(self.values() * _host(other)))
 
     __rmul__ = __mul__

@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 from tensorfold.compute.host import host_memory
 from tensorfold.compute.numpy_primitives import NumpyPrimitives
 from tensorfold.contracts.backend import DeviceMemory, StateStore
-from tensorfold.contracts.family import Geometry
+from tensorfold.contracts.family import Decoder, Geometry
 from tensorfold.contracts.ops import Ops
 from tensorfold.contracts.sampling import Draw, Drawn
 from tensorfold.contracts.states import Recurrent, StateSpec, TableKey
 from tensorfold.contracts.step import Kind
 from tensorfold.errors import BackendError
+from tensorfold_backend_cpu.capturing import CapturedDecoder
 from tensorfold_backend_cpu.cells import Cells
 from tensorfold_backend_cpu.kernels.levels import LEVEL
 from tensorfold_backend_cpu.kernels.warming import compile_kernels, compile_recurrences
@@ -30,7 +31,7 @@ from tensorfold_backend_cpu.state import CpuStore, page_bytes
 
 __all__ = ["CpuSession"]
 
-_KERNELS: Final = 1
+_KERNELS: Final = 2
 """Goes up whenever the bits of an operation change."""
 _CHUNK: Final = 512
 _CHUNK_PRODUCTS: Final = 1 << 37
@@ -89,6 +90,10 @@ class CpuSession:
         """Both kinds of Step use the same operations."""
         del geometry
         return True
+
+    def capture(self, decoder: Decoder[Any]) -> Decoder[Any]:
+        """The same decoder, whose steps of few rows are recorded once for each number of them."""
+        return CapturedDecoder(decoder, self.machine, self._cells)
 
     # ---- states and operations -------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypedDict
 
 import numpy as np
@@ -44,7 +45,7 @@ class PoolWords(TypedDict):
     half: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class KeyPool:
     """Pages of one state. Lanes behind a value's width are zeros."""
 
@@ -60,7 +61,7 @@ class KeyPool:
         """Numbers of a value, up to whole vectors."""
         return int(self.values.shape[-1])
 
-    @property
+    @cached_property
     def addresses(self) -> tuple[int, int]:
         """Of keys and of values."""
         return int(self.keys.ctypes.data), int(self.values.ctypes.data)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Sequence
+from array import array
 from typing import Final
 
 import numpy as np
@@ -30,7 +30,7 @@ class _Board:
         self.calls = calls
         self.memory = Memory(BOARD_HEADER + BOARD_LINE * calls)
         self.inside: NDArray[np.int64] = self.memory.array(np.int64, 1)
-        self.program: NDArray[np.int64] | None = None
+        self.program: array[int] | None = None
         """Kept for helpers that are late."""
 
     @property
@@ -72,13 +72,12 @@ class Team:
         """Helpers that wait for work without using a processor."""
         return int(self._control.array(np.int64, CONTROL_BYTES // 8)[_SLEEPERS_WORD])
 
-    def run(self, calls: Sequence[int]) -> None:
+    def run(self, calls: array[int]) -> None:
         """Run calls, given by the addresses of their lines, one after the other; returns when all are done."""
         board = self._board(len(calls))
-        board.program = program = np.asarray(calls, np.int64)
+        board.program = calls
         run_program(
-            program.ctypes.data,
-            len(calls),
+            *calls.buffer_info(),
             board.memory.address,
             self._control.address,
             self._scratch[0].address,
@@ -91,7 +90,7 @@ class Team:
         if self._helpers:
             self._control.array(np.int64, CONTROL_BYTES // 8)[_LEAVE_WORD] = 1
             # An empty program wakes them.
-            self.run([])
+            self.run(array("q"))
             for each in self._helpers:
                 each.join()
             self._helpers.clear()

@@ -130,6 +130,8 @@ def _filled(
         target[row : row + piece.shape[0]] = made.astype(dtype)
         compute(target)
         row += piece.shape[0]
+    # MLX keeps the memory of what is gone for arrays of the same size, of which no more will come.
+    mx.clear_cache()
     return target
 
 

@@ -13,11 +13,12 @@ from tensorfold.compute.composed import ComposedOps
 from tensorfold.compute.composed_plans import BlockPlan, block_plan, memo
 from tensorfold.compute.composed_pure import TILE, handle, rope_tables
 from tensorfold.compute.store import ComposedStore
-from tensorfold.contracts.handles import Activation, Embedding, Linear, Rope
+from tensorfold.contracts.handles import Activation, Embedding, Experts, Linear, Rope
 from tensorfold.contracts.ops import Selection
 from tensorfold.contracts.states import KV, PAGE, TableKey
 from tensorfold.contracts.step import Step
-from tensorfold_backend_torch.packing import TorchEmbedding, TorchLinear
+from tensorfold_backend_torch.grouping import GROUPS, grouped, turns
+from tensorfold_backend_torch.packing import TorchEmbedding, TorchExperts, TorchLinear
 from tensorfold_backend_torch.primitives import TorchPrimitives
 
 __all__ = ["ChunkOps", "RowsOps"]
@@ -105,6 +106,22 @@ class RowsOps(_TorchOps):
             self._tiles[key] = tiles
         tiles.view(-1, packed.width)[: x.shape[0], : packed.columns].copy_(x)
         return tiles
+
+    def experts(self, x: Tensor, ids: Tensor, weights: Tensor, experts: Experts) -> Tensor:
+        if GROUPS is None or not self.t.on_host:
+            # A GPU's grouped products have not been seen to keep rows apart.
+            return super().experts(x, ids, weights, experts)
+        packed: TorchExperts = handle(experts, TorchExperts)
+        rows, k = ids.shape
+        outputs = x.new_empty((rows * k, x.shape[1]), dtype=self.t.act)
+        for tiles in turns(ids, packed.count):
+            taken = x.new_zeros((tiles.size, packed.ups.shape[2]), dtype=self.t.act)
+            taken[tiles.places, : x.shape[1]] = x[tiles.taken // k].to(self.t.act)
+            inner = grouped(taken, packed.ups, tiles)[:, : sum(packed.up[0].sizes)]
+            opened = self.glu(inner, packed.act, packed.limit) if packed.gated else self.activate(inner, packed.act)
+            filled = F.pad(opened, (0, packed.downs.shape[2] - opened.shape[1]))
+            outputs[tiles.taken] = grouped(filled, packed.downs, tiles)[tiles.places, : x.shape[1]]
+        return self.mix(weights, outputs.view(rows, k, -1))
 
     def _normed(self, x: Tensor, width: int, weight: Tensor | None, eps: float) -> Tensor:
         if self.t.on_host:

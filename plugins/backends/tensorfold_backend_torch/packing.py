@@ -11,12 +11,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tensorfold.compute.composed_pure import handle
-from tensorfold.compute.packing import ComposedPacker, DenseEmbedding, DenseLinear, one_width, pieces
+from tensorfold.compute.packing import ComposedPacker, DenseEmbedding, DenseExperts, DenseLinear, one_width, pieces
 from tensorfold.contracts import tensors
-from tensorfold.contracts.handles import Embedding
+from tensorfold.contracts.handles import Activation, Embedding
+from tensorfold.errors import BackendError
 from tensorfold_backend_torch.primitives import TorchPrimitives, padded
 
-__all__ = ["TorchEmbedding", "TorchLinear", "TorchPacker"]
+__all__ = ["TorchEmbedding", "TorchExperts", "TorchLinear", "TorchPacker"]
 
 
 @dataclass(eq=False)
@@ -47,6 +48,16 @@ class TorchEmbedding(DenseEmbedding[Tensor]):
     """A table filled up like a matrix, so that a tied head shares it."""
 
 
+@dataclass(eq=False)
+class TorchExperts(DenseExperts[Tensor]):
+    """Each expert's matrices, which are parts of two stacks."""
+
+    ups: Tensor
+    """`[E, 2 I, H]` (gate, then up) when gated, else `[E, I, H]`; both sides filled up like those of a matrix."""
+    downs: Tensor
+    """`[E, H, I]`."""
+
+
 class TorchPacker(ComposedPacker[Tensor]):
     """Dense handles."""
 
@@ -72,13 +83,41 @@ class TorchPacker(ComposedPacker[Tensor]):
         rows, columns = packed.shape
         return TorchLinear((rows,), columns, packed.table, None, rows)
 
+    def experts(
+        self,
+        up: Sequence[Sequence[tensors.Tensor]],
+        down: Sequence[tensors.Tensor],
+        *,
+        act: Activation,
+        gated: bool,
+        limit: float | None,
+    ) -> TorchExperts:
+        """Two stacks, and each expert's matrices as parts of them."""
+        ups, each_up = self._stack(up)
+        downs, each_down = self._stack([[part] for part in down])
+        return TorchExperts(len(down), each_up, each_down, act, gated, limit, ups, downs)
+
     def joined(self, parts: Sequence[tensors.Tensor]) -> Tensor:
         """The parts under each other, in memory of its final size from the start."""
-        rows, columns = sum(part.shape[0] for part in parts), one_width(parts)
-        matrix = torch.zeros(padded(rows), padded(columns), dtype=self._t.act, device=self._t.device)
+        return self._filled(self._zeros(sum(part.shape[0] for part in parts), one_width(parts)), parts)
+
+    def _stack(self, experts: Sequence[Sequence[tensors.Tensor]]) -> tuple[Tensor, tuple[TorchLinear, ...]]:
+        sizes = tuple(part.shape[0] for part in experts[0])
+        columns = one_width([part for parts in experts for part in parts])
+        if any(tuple(part.shape[0] for part in parts) != sizes for parts in experts):
+            raise BackendError("experts of one mixture have unlike shapes")
+        stack = self._zeros(sum(sizes), columns, len(experts))
+        made = (self._filled(matrix, parts) for matrix, parts in zip(stack, experts, strict=True))
+        return stack, tuple(TorchLinear(sizes, columns, matrix, None, sum(sizes)) for matrix in made)
+
+    def _zeros(self, rows: int, columns: int, *stacked: int) -> Tensor:
+        shape = (*stacked, padded(rows), padded(columns))
+        return torch.zeros(shape, dtype=self._t.act, device=self._t.device)
+
+    def _filled(self, matrix: Tensor, parts: Sequence[tensors.Tensor]) -> Tensor:
         row = 0
         for piece in pieces(parts):
             values = torch.as_tensor(np.require(piece.f32(), requirements=["C", "W"]))
-            matrix[row : row + len(values), :columns] = values.to(self._t.device)
+            matrix[row : row + len(values), : values.shape[1]] = values.to(self._t.device)
             row += len(values)
         return matrix

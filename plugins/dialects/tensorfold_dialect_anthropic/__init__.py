@@ -10,13 +10,14 @@ from collections.abc import Iterable
 
 from tensorfold import hookimpl
 from tensorfold.contracts.dialect import Dialect, Endpoint, InquiryEndpoint
+from tensorfold.contracts.examples import Example
 from tensorfold.contracts.settings import PluginSettings
 from tensorfold_dialect_anthropic.body import MessagesBody, PromptBody
 from tensorfold_dialect_anthropic.count import CountCodec
 from tensorfold_dialect_anthropic.errors import AnthropicErrors
 from tensorfold_dialect_anthropic.messages import MessagesCodec
 
-__all__ = ["anthropic_dialect", "tensorfold_dialects"]
+__all__ = ["anthropic_dialect", "tensorfold_dialects", "tensorfold_examples"]
 
 
 def anthropic_dialect() -> Dialect:
@@ -42,3 +43,11 @@ def anthropic_dialect() -> Dialect:
 def tensorfold_dialects(settings: PluginSettings) -> Iterable[Dialect]:
     """One dialect."""
     yield anthropic_dialect()
+
+
+@hookimpl
+def tensorfold_examples() -> Iterable[Example]:
+    """What `tensorfold check` tries it with."""
+    from tensorfold_dialect_anthropic.examples import EXAMPLE
+
+    yield EXAMPLE

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from tensorfold import hookimpl
 from tensorfold.contracts.dialect import Dialect, InquiryEndpoint
+from tensorfold.contracts.examples import Example
 from tensorfold.contracts.settings import PluginSettings
 from tensorfold.wire.envelope import CommonErrors
 from tensorfold_dialect_decisions.decisions import DecisionsCodec
@@ -18,7 +19,7 @@ from tensorfold_dialect_decisions.labels import SpelledTokens
 from tensorfold_dialect_decisions.ordered import OrderedBody
 from tensorfold_dialect_decisions.systemone import SystemOneBody, SystemOneCodec
 
-__all__ = ["decisions_dialect", "tensorfold_dialects"]
+__all__ = ["decisions_dialect", "tensorfold_dialects", "tensorfold_examples"]
 
 
 def decisions_dialect() -> Dialect:
@@ -48,3 +49,11 @@ def decisions_dialect() -> Dialect:
 def tensorfold_dialects(settings: PluginSettings) -> Iterable[Dialect]:
     """One dialect."""
     yield decisions_dialect()
+
+
+@hookimpl
+def tensorfold_examples() -> Iterable[Example]:
+    """What `tensorfold check` tries it with."""
+    from tensorfold_dialect_decisions.examples import EXAMPLE
+
+    yield EXAMPLE

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from tensorfold import hookimpl
 from tensorfold.contracts.dialect import Dialect, InquiryEndpoint, Resource
 from tensorfold.contracts.engine import ModelInfo, Services
+from tensorfold.contracts.examples import Example
 from tensorfold.contracts.settings import PluginSettings
 from tensorfold.ir import JSON
 from tensorfold.wire.chats import ChatFields
@@ -22,7 +23,7 @@ from tensorfold_dialect_llamacpp.props import Props
 if TYPE_CHECKING:
     from prometheus_client.registry import Collector
 
-__all__ = ["llamacpp_dialect", "tensorfold_dialects"]
+__all__ = ["llamacpp_dialect", "tensorfold_dialects", "tensorfold_examples"]
 
 
 def llamacpp_dialect() -> Dialect:
@@ -57,3 +58,11 @@ def _describe(model: ModelInfo) -> Mapping[str, JSON]:
 def tensorfold_dialects(settings: PluginSettings) -> Iterable[Dialect]:
     """One dialect."""
     yield llamacpp_dialect()
+
+
+@hookimpl
+def tensorfold_examples() -> Iterable[Example]:
+    """What `tensorfold check` tries it with."""
+    from tensorfold_dialect_llamacpp.examples import EXAMPLE
+
+    yield EXAMPLE

@@ -6,13 +6,14 @@ from collections.abc import Iterable
 
 from tensorfold import hookimpl
 from tensorfold.contracts.dialect import Dialect, Endpoint, InquiryEndpoint, Resource
+from tensorfold.contracts.examples import Example
 from tensorfold.contracts.settings import PluginSettings
 from tensorfold_dialect_ollama.catalog import ShowBody, ShowCodec, Tags, Version
 from tensorfold_dialect_ollama.chat import ChatBody, ChatCodec
 from tensorfold_dialect_ollama.errors import OllamaErrors
 from tensorfold_dialect_ollama.generate import GenerateBody, GenerateCodec
 
-__all__ = ["ollama_dialect", "tensorfold_dialects"]
+__all__ = ["ollama_dialect", "tensorfold_dialects", "tensorfold_examples"]
 
 
 def ollama_dialect() -> Dialect:
@@ -39,3 +40,11 @@ def ollama_dialect() -> Dialect:
 def tensorfold_dialects(settings: PluginSettings) -> Iterable[Dialect]:
     """One dialect."""
     yield ollama_dialect()
+
+
+@hookimpl
+def tensorfold_examples() -> Iterable[Example]:
+    """What `tensorfold check` tries it with."""
+    from tensorfold_dialect_ollama.examples import EXAMPLE
+
+    yield EXAMPLE

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from tensorfold import hookimpl
 from tensorfold.contracts.dialect import Dialect, Endpoint, InquiryEndpoint, Resource
+from tensorfold.contracts.examples import Example
 from tensorfold.contracts.settings import PluginSettings
 from tensorfold.wire.chats import ChatFields
 from tensorfold_dialect_openai.chat import ChatCodec, ChatControls
@@ -20,7 +21,7 @@ from tensorfold_dialect_openai.responses_body import ResponsesBody
 from tensorfold_dialect_openai.responses_resources import InputItems, OneResponse
 from tensorfold_dialect_openai.responses_store import ResponseStore
 
-__all__ = ["openai_dialect", "tensorfold_dialects"]
+__all__ = ["openai_dialect", "tensorfold_dialects", "tensorfold_examples"]
 
 
 def openai_dialect() -> Dialect:
@@ -58,3 +59,11 @@ def openai_dialect() -> Dialect:
 def tensorfold_dialects(settings: PluginSettings) -> Iterable[Dialect]:
     """One dialect."""
     yield openai_dialect()
+
+
+@hookimpl
+def tensorfold_examples() -> Iterable[Example]:
+    """What `tensorfold check` tries it with."""
+    from tensorfold_dialect_openai.examples import EXAMPLE
+
+    yield EXAMPLE

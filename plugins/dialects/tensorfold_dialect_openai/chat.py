@@ -13,7 +13,6 @@ from tensorfold.errors import InvalidRequest
 from tensorfold.ir import (
     Answer,
     ChoiceAnswer,
-    Request,
     Stopped,
     TextDelta,
     ThinkingDelta,
@@ -21,8 +20,9 @@ from tensorfold.ir import (
 )
 from tensorfold.wire import BodyDecoder, Int64, decode_value
 from tensorfold.wire.chats import ChatFields, read_chat
-from tensorfold_dialect_openai.controls import Controls, StreamOptions, build_requests
+from tensorfold_dialect_openai.controls import Controls, build_requests
 from tensorfold_dialect_openai.errors import OpenAIErrors
+from tensorfold_dialect_openai.exchange import CompletionExchange
 from tensorfold_dialect_openai.logprobs import chat_logprobs, wanted_in_chat
 from tensorfold_dialect_openai.replies import (
     CallDelta,
@@ -34,7 +34,6 @@ from tensorfold_dialect_openai.replies import (
     ReplyMessage,
     eos_reason,
     finish_reason,
-    head_of,
     whole_answer,
 )
 from tensorfold_dialect_openai.stream import KEEP_ALIVE, EventEncoder
@@ -77,25 +76,19 @@ class ChatCodec(OpenAIErrors):
         return ChatExchange(requests, wanted, context)
 
 
-class ChatExchange:
+class ChatExchange(CompletionExchange):
     """One conversation and the way to answer it."""
 
-    def __init__(self, requests: tuple[Request, ...], wanted: Controls, context: DecodeContext) -> None:
-        self.requests = requests
-        self.stream = bool(wanted.stream)
-        self._options = wanted.stream_options or StreamOptions()
-        self._logprobs = requests[0].logprobs is not None
-        self._context = context
+    ids, whole, piece = "chatcmpl", "chat.completion", "chat.completion.chunk"
 
     def answer(self, answer: Answer) -> bytes:
         """A `chat.completion`."""
-        choices = [_choice(index, choice, self._logprobs) for index, choice in enumerate(answer.choices)]
-        return whole_answer(head_of("chatcmpl", "chat.completion", self._context), choices, answer)
+        choices = [_choice(index, choice, self.logprobs) for index, choice in enumerate(answer.choices)]
+        return whole_answer(self.head(self.whole), choices, answer)
 
     def encoder(self) -> StreamEncoder:
         """A stream of `chat.completion.chunk`."""
-        head = head_of("chatcmpl", "chat.completion.chunk", self._context)
-        return ChatEncoder(head, self._options, logprobs=self._logprobs)
+        return ChatEncoder(self.head(self.piece), self.options, logprobs=self.logprobs)
 
 
 def _choice(index: int, choice: ChoiceAnswer, logprobs: bool) -> ChatChoice:

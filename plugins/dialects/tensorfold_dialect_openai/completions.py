@@ -28,13 +28,13 @@ from tensorfold.wire import BodyDecoder, Int64, check_body, decode_value, read_p
 from tensorfold_dialect_openai.chat import ChatCodec
 from tensorfold_dialect_openai.controls import Controls, StreamOptions, build_requests
 from tensorfold_dialect_openai.errors import OpenAIErrors
+from tensorfold_dialect_openai.exchange import CompletionExchange
 from tensorfold_dialect_openai.logprobs import TextLogprobsWriter, wanted_in_text
 from tensorfold_dialect_openai.replies import (
     Head,
     TextChoice,
     eos_reason,
     finish_reason,
-    head_of,
     whole_answer,
 )
 from tensorfold_dialect_openai.stream import KEEP_ALIVE, EventEncoder
@@ -111,25 +111,19 @@ def _prompt(prompt: str | tuple[int, ...], special: bool) -> Prompt:
             return TokensPrompt(ids)
 
 
-class CompletionsExchange:
+class CompletionsExchange(CompletionExchange):
     """Prompts and the way to answer them; choice `i * n + j` is reply `j` to prompt `i`."""
 
-    def __init__(self, requests: tuple[Request, ...], wanted: Controls, context: DecodeContext) -> None:
-        self.requests = requests
-        self.stream = bool(wanted.stream)
-        self._options = wanted.stream_options or StreamOptions()
-        self._logprobs = requests[0].logprobs is not None
-        self._context = context
+    ids, whole, piece = "cmpl", "text_completion", "text_completion"
 
     def answer(self, answer: Answer) -> bytes:
         """A `text_completion`."""
-        choices = [_choice(index, choice, self._logprobs) for index, choice in enumerate(answer.choices)]
-        return whole_answer(head_of("cmpl", "text_completion", self._context), choices, answer)
+        choices = [_choice(index, choice, self.logprobs) for index, choice in enumerate(answer.choices)]
+        return whole_answer(self.head(self.whole), choices, answer)
 
     def encoder(self) -> StreamEncoder:
         """A stream of `text_completion`."""
-        head = head_of("cmpl", "text_completion", self._context)
-        return CompletionEncoder(head, self._options, logprobs=self._logprobs)
+        return CompletionEncoder(self.head(self.piece), self.options, logprobs=self.logprobs)
 
 
 def _choice(index: int, choice: ChoiceAnswer, logprobs: bool) -> TextChoice:

@@ -6,12 +6,13 @@ from collections.abc import Iterable
 
 from tensorfold import hookimpl
 from tensorfold.contracts.dialect import Dialect, InquiryEndpoint
+from tensorfold.contracts.examples import Example
 from tensorfold.contracts.settings import PluginSettings
 from tensorfold.wire.envelope import CommonErrors
 from tensorfold_dialect_vllm.detokenize import DetokenizeBody, DetokenizeCodec
 from tensorfold_dialect_vllm.tokenize import ChatBody, TextBody, TokenizeCodec
 
-__all__ = ["tensorfold_dialects", "vllm_dialect"]
+__all__ = ["tensorfold_dialects", "tensorfold_examples", "vllm_dialect"]
 
 
 def vllm_dialect() -> Dialect:
@@ -35,3 +36,11 @@ def vllm_dialect() -> Dialect:
 def tensorfold_dialects(settings: PluginSettings) -> Iterable[Dialect]:
     """One dialect."""
     yield vllm_dialect()
+
+
+@hookimpl
+def tensorfold_examples() -> Iterable[Example]:
+    """What `tensorfold check` tries it with."""
+    from tensorfold_dialect_vllm.examples import EXAMPLE
+
+    yield EXAMPLE

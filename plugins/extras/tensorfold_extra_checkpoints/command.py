@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
 from contextlib import nullcontext
-from typing import TYPE_CHECKING
 
 import click
 
 from tensorfold.cli.early import Launch
-
-if TYPE_CHECKING:
-    from rich.progress import Progress
 
 __all__ = ["pull_command"]
 
@@ -34,44 +29,13 @@ def pull_command() -> click.Command:
     def pull(name: str, revision: str, files: tuple[str, ...]) -> None:
         # Imported here, since every command asks for this plugin's commands.
         from tensorfold_extra_checkpoints.pull import Pull
+        from tensorfold_extra_checkpoints.showing import Bars, Lines
 
         launch = click.get_current_context().find_object(Launch)
         families = () if launch is None else [offered.value for offered in launch.plugins.families()]
         environment = os.environ if launch is None else launch.environment
-        progress = _progress() if sys.stderr.isatty() else None
-        with progress or nullcontext():
-            path = Pull(environment, families, _Shown(progress)).run(name, revision, files)
+        with Bars.shown() if sys.stderr.isatty() else nullcontext(Lines()) as display:
+            path = Pull(environment, families, display).run(name, revision, files)
         click.echo(path)
 
     return pull
-
-
-def _progress() -> Progress:
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    return Progress(*columns, TimeRemainingColumn(), console=Console(file=sys.stderr))
-
-
-class _Shown:
-    """Implements `pull.Display`: bars on a terminal, elsewhere one line a file."""
-
-    def __init__(self, progress: Progress | None) -> None:
-        self._progress = progress
-
-    def begin(self, path: str, size: int) -> Callable[[int], None]:
-        """A file begins."""
-        progress = self._progress
-        if progress is None:
-            self.say(f"downloading {path}, {size / 1e6:,.1f} MB")
-            return lambda there: None
-        task = progress.add_task(path, total=size)
-        return lambda there: progress.update(task, completed=there)
-
-    def say(self, text: str) -> None:
-        """A line for the user."""
-        if self._progress is None:
-            click.echo(text, err=True)
-        else:
-            self._progress.console.print(text, highlight=False, markup=False)

@@ -80,11 +80,11 @@ class HubCache:
 def cache_folder(environment: Mapping[str, str]) -> Path:
     """The cache's folder, which need not be there."""
     if given := environment.get("HF_HUB_CACHE"):
-        return Path(given).expanduser()
+        return Path(os.path.expanduser(given))
     if home := environment.get("HF_HOME"):
-        return Path(home).expanduser() / "hub"
+        return Path(os.path.expanduser(home)) / "hub"
     base = environment.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(base).expanduser() / "huggingface" / "hub"
+    return Path(os.path.expanduser(base)) / "huggingface" / "hub"
 
 
 def _checkpoint(model: Path, snapshot: Path, revision: str) -> LocalCheckpoint:

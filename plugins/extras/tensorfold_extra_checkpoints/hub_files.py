@@ -22,6 +22,8 @@ from tensorfold.errors import CheckpointError, CheckpointNotFound
 __all__ = ["Hub", "Listing", "RemoteFile"]
 
 ENDPOINT: Final = "https://huggingface.co"
+OFFLINE: Final = "HF_HUB_OFFLINE"
+"""Keeps every program of the Hub's from the network."""
 SECONDS: Final = 30.0
 """Without a byte, after which a connection is given up."""
 _DIGEST: Final = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
@@ -72,6 +74,7 @@ class Hub:
         """Endpoint and token come from where every program of the Hub's looks for them."""
         self.endpoint = (environment.get("HF_ENDPOINT") or ENDPOINT).rstrip("/")
         self._token = _token(environment)
+        self._offline = environment.get(OFFLINE, "").upper() in ("1", "ON", "YES", "TRUE")
         self._opener = urllib.request.build_opener(_Redirects)
 
     def listing(self, name: str, revision: str) -> Listing:
@@ -81,6 +84,8 @@ class Hub:
             CheckpointNotFound: the Hub does not know it, does not show it, or does not answer.
             CheckpointError: its answer cannot be used.
         """
+        if self._offline:
+            raise CheckpointNotFound(f"{OFFLINE} is set: {name} is not downloaded")
         url = f"{self.endpoint}/api/models/{name}/revision/{quote(revision, safe='')}?blobs=true"
         try:
             with self.open(url) as response:

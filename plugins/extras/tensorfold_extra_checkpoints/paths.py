@@ -18,7 +18,7 @@ def find_path(name: str) -> Path | None:
     """
     if not name:
         return None
-    path = Path(name).expanduser()
+    path = Path(os.path.expanduser(name))
     if path.exists():
         return path.resolve()
     # `models/llama` may be a name on the Hub; these cannot.

@@ -17,7 +17,7 @@ from tensorfold_extra_checkpoints.download import download
 from tensorfold_extra_checkpoints.gguf_head import HEAD, check_gguf_head
 from tensorfold_extra_checkpoints.hub_cache import HubCache
 from tensorfold_extra_checkpoints.hub_files import Hub, Listing, RemoteFile
-from tensorfold_extra_checkpoints.names import NAME, UNWANTED, WANTED
+from tensorfold_extra_checkpoints.names import NAME, TEXTS, UNWANTED, WANTED
 
 __all__ = ["Display", "Pull"]
 
@@ -44,12 +44,17 @@ class Pull:
     def __init__(
         self,
         environment: Mapping[str, str],
-        families: Sequence[ModelFamily],
+        families: Sequence[ModelFamily] | None,
         display: Display,
         pause: Callable[[float], None] = time.sleep,
         head: int = HEAD,
     ) -> None:
-        """`pause` waits so many seconds before a broken download is taken up; `head`: bytes of a GGUF file looked at first."""
+        """
+        Args:
+            families: what none of them runs is refused before its weights are brought; None: nobody asks.
+            pause: waits so many seconds before a broken download is taken up.
+            head: bytes of a GGUF file looked at first.
+        """
         self._head = head
         self._pause = pause
         self._hub = Hub(environment)
@@ -57,8 +62,12 @@ class Pull:
         self._families = families
         self._display = display
 
-    def run(self, name: str, revision: str, files: Sequence[str]) -> Path:
-        """Bring a model; where it is. `files` are patterns of file names; none: what a checkpoint in safetensors needs.
+    def run(self, name: str, revision: str = "main", files: Sequence[str] = (), *, weights: bool = True) -> Path:
+        """Bring a model; where it is.
+
+        Args:
+            files: patterns of file names; none: what a checkpoint in safetensors needs.
+            weights: whether those are brought too.
 
         Raises:
             ConfigError: the name or revision is none.
@@ -69,7 +78,7 @@ class Pull:
         if not REVISION.fullmatch(revision) or ".." in revision:
             raise ConfigError(f"{revision} is no revision: a branch, a tag or a commit")
         listing = self._hub.listing(name, revision)
-        wanted = _wanted(listing, files)
+        wanted = _wanted(listing, files, weights)
         first = [file for file in wanted if file.path.endswith((".json", ".jinja")) and file.size <= SMALL]
         for file in first:
             self._bring(listing, file)
@@ -81,21 +90,28 @@ class Pull:
             self._bring(listing, file)
         self._cache.name_commit(name, revision, listing.commit)
         folder = self._cache.snapshot(name, listing.commit)
-        weights = [file for file in wanted if file.path.endswith(".gguf")]
-        return folder / weights[0].path if weights else folder
+        gguf = [file for file in wanted if file.path.endswith(".gguf")]
+        return folder / gguf[0].path if gguf else folder
 
     def _check_runs(self, listing: Listing) -> None:
         """Refuse what no family runs before its weights are brought."""
+        if self._families is None:
+            return
+        from tensorfold.checkpoint.drafters import find_drafter
         from tensorfold.checkpoint.open import claim_folder
 
         folder = self._cache.snapshot(listing.name, listing.commit)
-        if (folder / "config.json").exists():
+        if not (folder / "config.json").exists():
+            return
+        if (found := find_drafter(folder, self._families)) is not None:
+            self._display.say(f"{listing.name} drafts for {found.drafter.target}: --draft-model {listing.name}")
+        else:
             opened = claim_folder(folder, self._families)
             self._display.say(f"{listing.name} is run by {opened.family.name}: {opened.claim.reason}")
 
     def _check_gguf(self, listing: Listing, missing: Sequence[RemoteFile]) -> None:
         for file in missing:
-            if file.path.endswith(".gguf"):
+            if self._families is not None and file.path.endswith(".gguf"):
                 url = self._hub.file_url(listing, file)
                 if (runs := check_gguf_head(self._hub, url, file, self._families, self._head)) is not None:
                     self._display.say(f"{file.path} is run by {runs}")
@@ -135,11 +151,11 @@ class Pull:
             raise CheckpointError(f"{self._cache.folder} cannot be written: {error.strerror}") from None
 
 
-def _wanted(listing: Listing, patterns: Sequence[str]) -> list[RemoteFile]:
+def _wanted(listing: Listing, patterns: Sequence[str], weights: bool) -> list[RemoteFile]:
     chosen = [
         file
         for file in listing.files
-        if any(fnmatch(file.path, pattern) for pattern in patterns or WANTED)
+        if any(fnmatch(file.path, pattern) for pattern in patterns or (WANTED if weights else TEXTS))
         and (patterns or not any(fnmatch(file.path, pattern) for pattern in UNWANTED))
     ]
     paths = [file.path for file in listing.files]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import version
 from urllib.parse import urlsplit
 
-from tensorfold.errors import ConfigError, PluginUnavailable
+from tensorfold.errors import ConfigError
 from tensorfold_extra_otel.traces import RequestTraces
 
 __all__ = ["exporting"]
@@ -21,8 +21,7 @@ def exporting(endpoint: str, service: str) -> RequestTraces:
     """An observer whose spans are sent to the collector; the standard OTEL_ variables add headers and the like.
 
     Raises:
-        PluginUnavailable: the library is not installed.
-        ConfigError: the endpoint is no URL.
+        ConfigError: the endpoint is no URL, or the library is not installed, and traces were asked for.
     """
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -30,7 +29,9 @@ def exporting(endpoint: str, service: str) -> RequestTraces:
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError as error:
-        raise PluginUnavailable("traces need opentelemetry: pip install 'tensorfold[otel]'") from error
+        raise ConfigError(
+            f"--otel-endpoint is {endpoint}, and traces need opentelemetry: pip install 'tensorfold[otel]'"
+        ) from error
     number = version("tensorfold")
     provider = TracerProvider(resource=Resource.create({"service.name": service, "service.version": number}))
     exporter = OTLPSpanExporter(endpoint=traces_url(endpoint), timeout=SECONDS)

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from tensorfold.contracts.observe import Outcome
-from tensorfold.ir import Chat, Request
+from tensorfold.ir import Chat, Request, TraceContext
 
 if TYPE_CHECKING:
+    from opentelemetry.context import Context
     from opentelemetry.trace import Tracer
 
 __all__ = ["RequestTraces"]
@@ -37,6 +38,7 @@ class RequestTraces:
         start = end - int(outcome.seconds * SECOND)
         span = self._tracer.start_span(
             f"POST {endpoint}",
+            context=None if request.trace is None else _parent(request.trace),
             kind=SpanKind.SERVER,
             start_time=start,
             attributes={**dict(_asked(request, endpoint)), **dict(_came_of(outcome))},
@@ -46,6 +48,13 @@ class RequestTraces:
         if outcome.status >= 400:
             span.set_status(Status(StatusCode.ERROR, outcome.reason))
         span.end(end)
+
+
+def _parent(trace: TraceContext) -> Context:
+    """The caller's span. What the standard calls invalid gives an empty context: the span begins a trace of its own."""
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    return TraceContextTextMapPropagator().extract({"traceparent": trace.parent, "tracestate": trace.state})
 
 
 def _asked(request: Request, endpoint: str) -> Iterator[tuple[str, str | int | float | bool]]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from tensorfold.compute.declared import sampling_defaults
-from tensorfold.compute.nested import senses, text_stop_ids, towers
+from tensorfold.compute.nested import senses, text_stop_ids
+from tensorfold.compute.recognizing import Marks, Recognizer
 from tensorfold.contracts.arrays import A
 from tensorfold.contracts.chat import ChatFormat
 from tensorfold.contracts.family import Claim, Geometry, GgufArchitecture
@@ -17,9 +18,12 @@ from tensorfold_model_flash_next.format import chat_format
 
 __all__ = ["FlashNextFamily"]
 
-_MODEL_TYPES: Final = ("qwen4_exp", "qwen4_exp_text", "qwen3_8_flash_next")
-"""The name while it was an experiment, with a vision tower and without, and what some conversions call it."""
-_ARCHITECTURES: Final = ("Qwen4ExpForConditionalGeneration", "Qwen4ExpForCausalLM")
+_MARKS: Final = Marks(
+    # The name while it was an experiment, with a vision tower and without, and what some conversions call it.
+    ("qwen4_exp", "qwen4_exp_text", "qwen3_8_flash_next"),
+    ("Qwen4ExpForConditionalGeneration", "Qwen4ExpForCausalLM"),
+)
+_RECOGNIZER: Final = Recognizer(variants=(_MARKS,), check=lambda config, _: flash_next_config(config))
 _CAPABILITIES: Final = frozenset({"tools", "thinking"})
 
 
@@ -42,12 +46,7 @@ class FlashNextFamily:
         Raises:
             CheckpointUnsupported: a checkpoint of this family with a feature that is not run.
         """
-        claim = _recognized(config)
-        if claim is None:
-            return None
-        flash_next_config(config)
-        left = towers(config)
-        return Claim(claim.score, f"{claim.reason}, its {' and '.join(left)} tower left") if left else claim
+        return _RECOGNIZER.claim(config)
 
     def geometry(self, config: ModelConfig) -> Geometry:
         """From the config alone."""
@@ -70,12 +69,3 @@ class FlashNextFamily:
     def chat(self, config: ModelConfig) -> ChatFormat:
         """Plain text."""
         return chat_format()
-
-
-def _recognized(config: ModelConfig) -> Claim | None:
-    if config.model_type in _MODEL_TYPES:
-        return Claim(100, f"model_type {config.model_type}")
-    for architecture in _ARCHITECTURES:
-        if architecture in config.architectures:
-            return Claim(50, f"architecture {architecture}")
-    return None

@@ -24,7 +24,7 @@ from tensorfold_model_gemma.decoder import GemmaDecoder
 from tensorfold_model_gemma.layers import GemmaLayer, LayerBuilder
 from tensorfold_model_gemma.pairing import AssistantConfig, Centroids
 
-__all__ = ["Assistant", "Clusters", "build_assistant"]
+__all__ = ["Assistant", "AssistantBody", "Clusters", "assistant_body"]
 
 _OUT: Final = -3e4
 """Added to the logits of tokens in clusters that are not chosen; a half-precision number."""
@@ -57,11 +57,9 @@ class Clusters(Generic[A]):
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Assistant(Generic[A]):
-    """A draft head that reads the target's states. Its rows are laid side by side from what is needed of them."""
+class AssistantBody(Generic[A]):
+    """All that a drafter's checkpoint holds."""
 
-    target: GemmaDecoder[A]
-    """Embeds the tokens."""
     width: int
     """H, of the target's rows."""
     join: Linear
@@ -73,6 +71,15 @@ class Assistant(Generic[A]):
     head: Linear
     clusters: Clusters[A] | None
 
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Assistant(Generic[A]):
+    """A draft head that reads the target's states. Its rows are laid side by side from what is needed of them."""
+
+    target: GemmaDecoder[A]
+    """Embeds the tokens."""
+    body: AssistantBody[A]
+
     @property
     def draft(self) -> None:
         """A drafter has none."""
@@ -80,29 +87,33 @@ class Assistant(Generic[A]):
 
     def prepare(self, step: Step[A]) -> Mapping[str, NDArray[Any]]:
         """Where clusters are looked up."""
-        return {} if self.clusters is None else self.clusters.prepare(step.rows)
+        clusters = self.body.clusters
+        return {} if clusters is None else clusters.prepare(step.rows)
 
     def forward(self, ops: Ops[A], step: Step[A]) -> A:
         """Rows that stand for the target's, h numbers for the logits, and what is added to those."""
-        before, *_ = ops.split(step.inputs["hidden"], (self.width,))
-        x = ops.linear(ops.concat([self.target.embed(ops, step.ids), before]), self.join)
-        for layer in self.layers:
+        body = self.body
+        before, *_ = ops.split(step.inputs["hidden"], (body.width,))
+        x = ops.linear(ops.concat([self.target.embed(ops, step.ids), before]), body.join)
+        for layer in body.layers:
             x = layer.body(ops, step, x)
             if layer.scale != 1.0:
                 x = x * layer.scale
-        x = self.norm(ops, x)
-        rows = [ops.linear(x, self.back), x]
-        return ops.concat(rows if self.clusters is None else [*rows, self.clusters(ops, step, x)])
+        x = body.norm(ops, x)
+        rows = [ops.linear(x, body.back), x]
+        return ops.concat(rows if body.clusters is None else [*rows, body.clusters(ops, step, x)])
 
     def logits(self, ops: Ops[A], hidden: A) -> A:
         """`[N, H + h]` or `[N, H + h + V]` to `[N, V]`."""
-        _, own, *added = ops.split(hidden, (self.width, self.head.columns, *self.head.sizes)[: 2 + bool(self.clusters)])
-        logits = ops.linear(own, self.head)
+        body = self.body
+        sizes = (body.width, body.head.columns, *body.head.sizes)
+        _, own, *added = ops.split(hidden, sizes[: 2 + bool(body.clusters)])
+        logits = ops.linear(own, body.head)
         return logits + added[0] if added else logits
 
 
-def build_assistant(config: AssistantConfig, target: GemmaDecoder[A], weights: Weights[A]) -> Assistant[A]:
-    """The drafter over these weights, for this target."""
+def assistant_body(config: AssistantConfig, weights: Weights[A]) -> AssistantBody[A]:
+    """The drafter over these weights."""
     body = config.body
     names = text_names(weights, "embed_tokens.weight")
     layers = LayerBuilder(body, weights, drafts=True)
@@ -111,8 +122,7 @@ def build_assistant(config: AssistantConfig, target: GemmaDecoder[A], weights: W
     if tied is None:
         # The target embeds the tokens.
         weights.ignore(f"{names.root}.embed_tokens.weight")
-    return Assistant(
-        target=target,
+    return AssistantBody(
         width=config.target,
         join=weights.linear("pre_projection", sizes=(body.hidden,), columns=2 * config.target, bias=False),
         layers=tuple(layers.layer(f"{names.root}.layers.{number}", number) for number in range(len(body.layers))),

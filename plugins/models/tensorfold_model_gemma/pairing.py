@@ -13,7 +13,16 @@ from tensorfold.errors import CheckpointUnsupported
 from tensorfold_model_gemma.gemma4 import gemma4_config
 from tensorfold_model_gemma.shape import GemmaConfig, LayerShape
 
-__all__ = ["ARCHITECTURE", "MODEL_TYPE", "AssistantConfig", "Centroids", "assistant_config", "refuse_alone"]
+__all__ = [
+    "ARCHITECTURE",
+    "MODEL_TYPE",
+    "AssistantConfig",
+    "Centroids",
+    "alone_config",
+    "is_assistant",
+    "paired_config",
+    "refuse_alone",
+]
 
 MODEL_TYPE: Final = "gemma4_assistant"
 ARCHITECTURE: Final = "Gemma4AssistantForCausalLM"
@@ -39,12 +48,14 @@ class Centroids:
 
 @dataclass(frozen=True, slots=True)
 class AssistantConfig:
-    """A drafter for one target."""
+    """A drafter."""
 
     body: GemmaConfig
-    """Its layers; the `source` of each is the target's layer whose keys and values it reads."""
+    """Its layers; of one for a target, the `source` of each is the target's layer whose keys and values it reads."""
     target: int
     """Width of the target's rows."""
+    sliding: int
+    """Positions that its sliding layers see, and the target's must."""
     centroids: Centroids | None
 
 
@@ -66,7 +77,26 @@ def refuse_alone(config: ModelConfig) -> None:
         )
 
 
-def assistant_config(target: ModelConfig, drafter: ModelConfig) -> AssistantConfig:
+def alone_config(drafter: ModelConfig) -> AssistantConfig:
+    """The drafter's config, for whatever target.
+
+    Raises:
+        CheckpointUnsupported: naming the key that asks for what is not run.
+    """
+    own = text_config(drafter)
+    for key, allowed in _WITHOUT.items():
+        own.require(key, *allowed)
+    own.require("num_kv_shared_layers", None, 0, own.positive("num_hidden_layers"))
+    body = gemma4_config(_with_keys_of_its_own(drafter))
+    return AssistantConfig(
+        body=body,
+        target=drafter.positive("backbone_hidden_size", 1536),
+        sliding=_sliding(drafter),
+        centroids=_centroids(drafter, body.vocabulary),
+    )
+
+
+def paired_config(target: ModelConfig, drafter: ModelConfig) -> AssistantConfig:
     """The drafter's config, for the Gemma 4 of the first config.
 
     Raises:
@@ -76,16 +106,12 @@ def assistant_config(target: ModelConfig, drafter: ModelConfig) -> AssistantConf
         raise CheckpointUnsupported(
             f"{drafter.where}: model_type is {drafter.model_type!r}, and what drafts for a Gemma 4 is {MODEL_TYPE!r}"
         )
-    own, read = text_config(drafter), gemma4_config(target)
-    for key, allowed in _WITHOUT.items():
-        own.require(key, *allowed)
-    own.require("num_kv_shared_layers", None, 0, own.positive("num_hidden_layers"))
-    body = gemma4_config(_with_keys_of_its_own(drafter))
-    _require(drafter, "backbone_hidden_size", drafter.positive("backbone_hidden_size", 1536), read.hidden)
-    _require(own, "vocab_size", body.vocabulary, read.vocabulary)
-    _require(own, "sliding_window", own.positive("sliding_window", 512), _window(target))
-    layers = tuple(_reading(own, shape, read) for shape in body.layers)
-    return AssistantConfig(replace(body, layers=layers), read.hidden, _centroids(drafter, body.vocabulary))
+    alone, own, read = alone_config(drafter), text_config(drafter), gemma4_config(target)
+    _require(drafter, "backbone_hidden_size", alone.target, read.hidden)
+    _require(own, "vocab_size", alone.body.vocabulary, read.vocabulary)
+    _require(own, "sliding_window", alone.sliding, _sliding(target))
+    layers = tuple(_reading(own, shape, read) for shape in alone.body.layers)
+    return replace(alone, body=replace(alone.body, layers=layers))
 
 
 def _with_keys_of_its_own(drafter: ModelConfig) -> ModelConfig:
@@ -95,8 +121,8 @@ def _with_keys_of_its_own(drafter: ModelConfig) -> ModelConfig:
     return replace(drafter, values={**drafter.values, "text_config": values})
 
 
-def _window(target: ModelConfig) -> int:
-    return text_config(target).positive("sliding_window", 512)
+def _sliding(config: ModelConfig) -> int:
+    return text_config(config).positive("sliding_window", 512)
 
 
 def _reading(own: ModelConfig, shape: LayerShape, target: GemmaConfig) -> LayerShape:

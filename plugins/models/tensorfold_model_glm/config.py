@@ -28,17 +28,16 @@ Generation: TypeAlias = Literal["glm", "flash"]
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One model type, and the class that transformers and others name for it."""
+    """One generation, and the classes that transformers and others name for it."""
 
-    model_type: str
-    architecture: str
+    model_types: tuple[str, ...]
+    architectures: tuple[str, ...]
     generation: Generation
 
 
 VARIANTS: Final[tuple[Variant, ...]] = (
-    Variant("glm_moe_dsa", "GlmMoeDsaForCausalLM", "glm"),
-    Variant("glm5_next", "Glm5NextForConditionalGeneration", "flash"),
-    Variant("glm5_next_text", "Glm5NextForCausalLM", "flash"),
+    Variant(("glm_moe_dsa",), ("GlmMoeDsaForCausalLM",), "glm"),
+    Variant(("glm5_next", "glm5_next_text"), ("Glm5NextForConditionalGeneration", "Glm5NextForCausalLM"), "flash"),
 )
 
 _OWN: Final = ("scoring_func", "topk_method", "n_group")

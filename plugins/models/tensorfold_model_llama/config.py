@@ -20,8 +20,8 @@ __all__ = ["VARIANTS", "LlamaConfig", "Variant", "llama_config"]
 class Variant:
     """Where the four model types differ. Defaults are those of their transformers config classes."""
 
-    model_type: str
-    architecture: str
+    model_types: tuple[str, ...]
+    architectures: tuple[str, ...]
     qk_norm: bool = False
     """Query and key heads are normalized."""
     own_biases: bool = True
@@ -33,12 +33,17 @@ class Variant:
     window: int
     """`max_position_embeddings` when the config does not say."""
 
+    @property
+    def name(self) -> str:
+        """The model type."""
+        return self.model_types[0]
+
 
 VARIANTS: Final[tuple[Variant, ...]] = (
-    Variant(model_type="llama", architecture="LlamaForCausalLM", window=2048),
-    Variant(model_type="mistral", architecture="MistralForCausalLM", kv_heads=8, window=131072),
-    Variant(model_type="qwen2", architecture="Qwen2ForCausalLM", own_biases=False, window=32768),
-    Variant(model_type="qwen3", architecture="Qwen3ForCausalLM", qk_norm=True, head_dim=128, window=32768),
+    Variant(model_types=("llama",), architectures=("LlamaForCausalLM",), window=2048),
+    Variant(model_types=("mistral",), architectures=("MistralForCausalLM",), kv_heads=8, window=131072),
+    Variant(model_types=("qwen2",), architectures=("Qwen2ForCausalLM",), own_biases=False, window=32768),
+    Variant(model_types=("qwen3",), architectures=("Qwen3ForCausalLM",), qk_norm=True, head_dim=128, window=32768),
 )
 
 _ACTIVATIONS: Final[Mapping[str, Activation]] = MappingProxyType(
@@ -208,19 +213,19 @@ def _layer_windows(config: ModelConfig, variant: Variant, layers: int) -> tuple[
     types = _layer_types(config, layers)
     if types is None:
         return implied
-    if window is not None and variant.model_type in ("qwen2", "qwen3"):
+    if window is not None and variant.name in ("qwen2", "qwen3"):
         return tuple(window if each == "sliding_attention" else None for each in types)
     if any((each == "sliding_attention") != (seen is not None) for each, seen in zip(types, implied, strict=True)):
         raise CheckpointUnsupported(
             f"{config.where}: layer_types names layers that see a window only, and the other keys of a"
-            f" {variant.model_type} model (sliding_window, use_sliding_window) say otherwise"
+            f" {variant.name} model (sliding_window, use_sliding_window) say otherwise"
         )
     return implied
 
 
 def _window(config: ModelConfig, variant: Variant) -> tuple[int | None, int]:
     """The window, and the first layer that has it."""
-    match variant.model_type:
+    match variant.name:
         case "mistral":
             # transformers takes 4096 unless the config says null.
             says_null = "sliding_window" in config.values and config.values["sliding_window"] is None

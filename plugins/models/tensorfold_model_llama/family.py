@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from tensorfold.compute.declared import sampling_defaults, stop_ids
+from tensorfold.compute.recognizing import Recognizer
 from tensorfold.contracts.arrays import A
 from tensorfold.contracts.chat import ChatFormat
 from tensorfold.contracts.family import Claim, Geometry, GgufArchitecture
 from tensorfold.contracts.model_config import ModelConfig
 from tensorfold.contracts.weights import Weights
-from tensorfold.errors import CheckpointUnsupported
 from tensorfold_model_llama.config import VARIANTS, Variant, llama_config
 from tensorfold_model_llama.decoder import LlamaDecoder, build, states
 from tensorfold_model_llama.format import chat_format
@@ -51,16 +51,11 @@ class LlamaFamily:
         Raises:
             CheckpointUnsupported: a checkpoint of this family with a feature that is not run.
         """
-        found = _recognized(config)
-        if found is None:
-            return None
-        variant, claim = found
-        llama_config(config, variant)
-        return claim
+        return _RECOGNIZER.claim(config)
 
     def geometry(self, config: ModelConfig) -> Geometry:
         """From the config alone."""
-        read = llama_config(config, _variant(config))
+        read = llama_config(config, _RECOGNIZER.variant(config))
         return Geometry(
             vocabulary=read.vocabulary,
             hidden=read.hidden,
@@ -73,28 +68,17 @@ class LlamaFamily:
 
     def build(self, config: ModelConfig, weights: Weights[A]) -> LlamaDecoder[A]:
         """The decoder."""
-        return build(llama_config(config, _variant(config)), weights)
+        return build(llama_config(config, _RECOGNIZER.variant(config)), weights)
 
     def chat(self, config: ModelConfig) -> ChatFormat:
         """Plain text."""
         return chat_format()
 
 
-def _recognized(config: ModelConfig) -> tuple[Variant, Claim] | None:
-    for variant in VARIANTS:
-        if config.model_type == variant.model_type:
-            return variant, Claim(100, f"model_type {variant.model_type}")
-    for variant in VARIANTS:
-        if variant.architecture in config.architectures:
-            return variant, Claim(50, f"architecture {variant.architecture}")
-    # Other families have the same keys and other arithmetic, so a config that names its kind is taken at its word.
-    if not config.model_type and not config.architectures and config.values.keys() >= _SHAPE:
-        return VARIANTS[0], Claim(10, "the config has no model_type and the keys of a llama")
-    return None
+def _guess(config: ModelConfig) -> tuple[Variant, Claim] | None:
+    if not config.values.keys() >= _SHAPE:
+        return None
+    return VARIANTS[0], Claim(10, "the config has no model_type and the keys of a llama")
 
 
-def _variant(config: ModelConfig) -> Variant:
-    found = _recognized(config)
-    if found is None:
-        raise CheckpointUnsupported(f"{config.where}: model_type is {config.model_type!r}, which is not of this family")
-    return found[0]
+_RECOGNIZER: Final = Recognizer(variants=VARIANTS, check=llama_config, guess=_guess)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tensorfold.compute.declared import sampling_defaults, stop_ids
+from tensorfold.compute.recognizing import Marks, Recognizer
 from tensorfold.contracts.arrays import A
 from tensorfold.contracts.chat import ChatFormat
 from tensorfold.contracts.family import Claim, Geometry, GgufArchitecture
@@ -17,14 +18,12 @@ from tensorfold_model_nemotron.gguf import ARCHITECTURES
 
 __all__ = ["NemotronFamily"]
 
-_ARCHITECTURE: Final = "NemotronHForCausalLM"
+_MARKS: Final = Marks((MODEL_TYPE,), ("NemotronHForCausalLM",))
 
 _SHAPE: Final = frozenset(
     {"vocab_size", "hidden_size", "mamba_num_heads", "mamba_head_dim", "ssm_state_size", "layer_norm_epsilon"}
 )
 """Keys that together only a model of this shape has."""
-_BY_SHAPE: Final = 20
-"""The score of such a config: above a guess from keys that most models have."""
 
 
 class NemotronFamily:
@@ -37,7 +36,7 @@ class NemotronFamily:
 
     @property
     def gguf(self) -> tuple[GgufArchitecture, ...]:
-        """None."""
+        """nemotron_h, with experts and without."""
         return ARCHITECTURES
 
     def claim(self, config: ModelConfig) -> Claim | None:
@@ -46,10 +45,7 @@ class NemotronFamily:
         Raises:
             CheckpointUnsupported: a checkpoint of this family with a feature that is not run.
         """
-        claim = _recognized(config)
-        if claim is not None:
-            nemotron_config(config)
-        return claim
+        return _RECOGNIZER.claim(config)
 
     def geometry(self, config: ModelConfig) -> Geometry:
         """From the config alone."""
@@ -74,11 +70,10 @@ class NemotronFamily:
         return chat_format()
 
 
-def _recognized(config: ModelConfig) -> Claim | None:
-    if config.model_type == MODEL_TYPE:
-        return Claim(100, f"model_type {MODEL_TYPE}")
-    if _ARCHITECTURE in config.architectures:
-        return Claim(50, f"architecture {_ARCHITECTURE}")
-    if not config.model_type and not config.architectures and config.values.keys() >= _SHAPE:
-        return Claim(_BY_SHAPE, "the config has no model_type and the keys of a Mamba-2 hybrid")
-    return None
+def _guess(config: ModelConfig) -> tuple[Marks, Claim] | None:
+    if not config.values.keys() >= _SHAPE:
+        return None
+    return _MARKS, Claim(20, "the config has no model_type and the keys of a Mamba-2 hybrid")
+
+
+_RECOGNIZER: Final = Recognizer(variants=(_MARKS,), check=lambda config, _: nemotron_config(config), guess=_guess)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tensorfold import hookimpl
+from tensorfold.contracts.examples import Example
 from tensorfold.contracts.family import ModelFamily
 
-__all__ = ["tensorfold_model_families"]
+__all__ = ["tensorfold_examples", "tensorfold_model_families"]
 
 
 @hookimpl
@@ -17,3 +18,11 @@ def tensorfold_model_families() -> Iterable[ModelFamily]:
     from tensorfold_model_qwen.family import QwenFamily
 
     return (QwenFamily(),)
+
+
+@hookimpl
+def tensorfold_examples() -> Iterable[Example]:
+    """What `tensorfold check` tries it with."""
+    from tensorfold_model_qwen.examples import EXAMPLES
+
+    return EXAMPLES

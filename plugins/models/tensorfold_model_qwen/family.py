@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from tensorfold.compute.declared import sampling_defaults
-from tensorfold.compute.nested import senses, text_config, text_stop_ids, towers
+from tensorfold.compute.nested import senses, text_config, text_stop_ids
+from tensorfold.compute.recognizing import Recognizer
 from tensorfold.contracts.arrays import A
 from tensorfold.contracts.chat import ChatFormat
 from tensorfold.contracts.family import Claim, Geometry, GgufArchitecture
 from tensorfold.contracts.model_config import ModelConfig
 from tensorfold.contracts.weights import Weights
-from tensorfold.errors import CheckpointUnsupported
 from tensorfold_model_qwen.config import VARIANTS, Variant, qwen_config
 from tensorfold_model_qwen.decoder import QwenDecoder, build, states
 from tensorfold_model_qwen.format import chat_format
@@ -33,8 +33,6 @@ _SHAPE: Final = frozenset(
     }
 )
 """Keys that together only a model of this shape has."""
-_BY_SHAPE: Final = 20
-"""The score of such a config: above a guess from keys that most models have."""
 
 _CAPABILITIES: Final = frozenset({"tools", "thinking"})
 
@@ -58,17 +56,11 @@ class QwenFamily:
         Raises:
             CheckpointUnsupported: a checkpoint of this family with a feature that is not run.
         """
-        found = _recognized(config)
-        if found is None:
-            return None
-        variant, claim = found
-        qwen_config(config, variant)
-        left = towers(config)
-        return Claim(claim.score, f"{claim.reason}, its {' and '.join(left)} tower left") if left else claim
+        return _RECOGNIZER.claim(config)
 
     def geometry(self, config: ModelConfig) -> Geometry:
         """From the config alone."""
-        read = qwen_config(config, _variant(config))
+        read = qwen_config(config, _RECOGNIZER.variant(config))
         return Geometry(
             vocabulary=read.vocabulary,
             hidden=read.hidden,
@@ -82,30 +74,19 @@ class QwenFamily:
 
     def build(self, config: ModelConfig, weights: Weights[A]) -> QwenDecoder[A]:
         """The decoder."""
-        return build(qwen_config(config, _variant(config)), weights)
+        return build(qwen_config(config, _RECOGNIZER.variant(config)), weights)
 
     def chat(self, config: ModelConfig) -> ChatFormat:
         """Reasoning in `<think>`, calls in XML."""
         return chat_format()
 
 
-def _recognized(config: ModelConfig) -> tuple[Variant, Claim] | None:
-    for variant in VARIANTS:
-        if config.model_type in variant.model_types:
-            return variant, Claim(100, f"model_type {config.model_type}")
-    for variant in VARIANTS:
-        for architecture in variant.architectures:
-            if architecture in config.architectures:
-                return variant, Claim(50, f"architecture {architecture}")
+def _guess(config: ModelConfig) -> tuple[Variant, Claim] | None:
     text = text_config(config)
-    if not config.model_type and not config.architectures and text.values.keys() >= _SHAPE:
-        variant = VARIANTS[1 if text.values.get("num_experts") else 0]
-        return variant, Claim(_BY_SHAPE, "the config has no model_type and the keys of a gated delta net")
-    return None
+    if not text.values.keys() >= _SHAPE:
+        return None
+    variant = VARIANTS[1 if text.values.get("num_experts") else 0]
+    return variant, Claim(20, "the config has no model_type and the keys of a gated delta net")
 
 
-def _variant(config: ModelConfig) -> Variant:
-    found = _recognized(config)
-    if found is None:
-        raise CheckpointUnsupported(f"{config.where}: model_type is {config.model_type!r}, which is not of this family")
-    return found[0]
+_RECOGNIZER: Final = Recognizer(variants=VARIANTS, check=qwen_config, guess=_guess)

@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Final
+from urllib.parse import unquote
 
 import msgspec
 
@@ -177,7 +178,9 @@ class _Work:
     def _target(self, pointer: str, at: str) -> JSON:
         value = self._root
         for part in pointer.split("/")[1:]:
-            key = part.replace("%25", "%").replace("~1", "/").replace("~0", "~")
+            key = _name(unquote(part))
+            if isinstance(value, dict) and key not in value:
+                key = _name(part)  # many write a name as it is, which the standard would have escaped
             match value:
                 case dict() if key in value:
                     value = value[key]
@@ -307,6 +310,11 @@ class _Work:
                 return number(schema, type_, at)
             case _:
                 return {"type": type_}
+
+
+def _name(part: str) -> str:
+    """A part of a JSON pointer as it is spelled in the schema."""
+    return part.replace("~1", "/").replace("~0", "~")
 
 
 def _constants(schema: Schema) -> JSON:

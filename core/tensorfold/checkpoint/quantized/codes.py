@@ -6,11 +6,13 @@ compressed-tensors packs as many codes into each 32-bit word as fit whole, lowes
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorfold.checkpoint.unpacking import Unpacking
 from tensorfold.contracts.tensors import Affine
 
 __all__ = ["GROUPS", "affine", "in_words", "stream_codes", "word_codes"]
@@ -18,7 +20,7 @@ __all__ = ["GROUPS", "affine", "in_words", "stream_codes", "word_codes"]
 GROUPS: Final = (128, 64, 32, 16)
 """Columns that may share a scale in an `Affine`."""
 
-_PIECE: Final = 1 << 18
+_PIECE: Final = 1 << 16
 """Codes unpacked at a time: each takes a byte a bit on the way."""
 
 
@@ -28,12 +30,11 @@ def in_words(bits: int) -> int:
 
 
 def stream_codes(packed: NDArray[Any], bits: int) -> NDArray[np.uint8]:
-    """`[..., columns * bits / 32]` words of a bit stream as the codes of an `Affine`."""
-    bytes = packed.view(np.uint8)
+    """`[rows, columns * bits / 32]` words of a bit stream as the codes of an `Affine`."""
+    rows = packed.view(np.uint8)
     if bits in (4, 8):
-        return bytes  # as `Affine` has them
-    columns = bytes.shape[-1] * 8 // bits
-    rows = bytes.reshape(-1, bytes.shape[-1])
+        return rows  # as `Affine` has them
+    columns = rows.shape[-1] * 8 // bits
     codes = np.empty((len(rows), columns if bits > 4 else columns // 2), np.uint8)
     powers = np.left_shift(1, np.arange(bits)).astype(np.uint8)
     step = max(1, _PIECE // columns)
@@ -41,7 +42,7 @@ def stream_codes(packed: NDArray[Any], bits: int) -> NDArray[np.uint8]:
         piece = slice(first, first + step)
         stream = np.unpackbits(rows[piece], axis=-1, bitorder="little").reshape(-1, columns, bits)
         codes[piece] = _halved((stream * powers).sum(-1, dtype=np.uint8), bits)
-    return codes.reshape(*bytes.shape[:-1], -1)
+    return codes
 
 
 def word_codes(packed: NDArray[Any], bits: int, columns: int) -> NDArray[np.uint8]:
@@ -60,14 +61,23 @@ def word_codes(packed: NDArray[Any], bits: int, columns: int) -> NDArray[np.uint
 
 
 def affine(
-    bits: int, group: int, codes: NDArray[np.uint8], scales: NDArray[np.float32], biases: NDArray[np.float32]
+    bits: int,
+    group: int,
+    packed: NDArray[Any],
+    columns: int,
+    unpack: Callable[[NDArray[Any]], NDArray[np.uint8]],
+    scales: NDArray[np.float32],
+    biases: NDArray[np.float32],
 ) -> Affine:
-    """An `Affine`; a group that it may not have is cut into ones that it may, with the same scale."""
-    columns = codes.shape[-1] * 8 // (4 if bits <= 4 else 8)
+    """An `Affine` of so many columns, whose codes `unpack` makes of rows of what is packed, when they are read.
+
+    A group that it may not have is cut into ones that it may, with the same scale.
+    """
     size = next(each for each in GROUPS if group % each == 0 and columns % each == 0)
-    if size == group:
-        return Affine(bits, group, codes, scales, biases)
-    return Affine(bits, size, codes, *(np.repeat(each, group // size, axis=-1) for each in (scales, biases)))
+    if size != group:
+        scales, biases = (np.repeat(each, group // size, axis=-1) for each in (scales, biases))
+    rows = packed.reshape(-1, packed.shape[-1])
+    return Unpacking(bits, size, scales, biases, lambda first, last: unpack(rows[first:last]))
 
 
 def _halved(codes: NDArray[np.uint8], bits: int) -> NDArray[np.uint8]:

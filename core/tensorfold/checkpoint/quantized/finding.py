@@ -143,6 +143,7 @@ class _Finder:
             codes=codes,
             scales=scales,
             zeros=zeros if zeros in self.names else None,
+            bits=8,
             group=self._group(scales, rows, columns),
         )
 

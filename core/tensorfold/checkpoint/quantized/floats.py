@@ -17,7 +17,7 @@ __all__ = ["E2M1", "E4M3", "E8M0", "FLOAT4_GROUP", "expand_float4", "expand_floa
 FLOAT4_GROUP: Final = 16
 """Columns that share one scale."""
 
-_PIECE: Final = 1 << 18
+_PIECE: Final = 1 << 16
 """Elements expanded at a time, so that what lies between codes and values stays small."""
 
 

@@ -49,16 +49,23 @@ class MlxAffine(_Common):
 
     def read(self, stored: StoredTensors) -> Affine:
         """The codes as they lie in the file, where `Affine` has them so."""
-        codes = stream_codes(stored.raw(self.codes), self.bits)
-        return affine(self.bits, self.group, codes, real(stored, self.scales), real(stored, self.biases))
+        return affine(
+            self.bits,
+            self.group,
+            stored.raw(self.codes),
+            self.shape[-1],
+            lambda rows: stream_codes(rows, self.bits),
+            real(stored, self.scales),
+            real(stored, self.biases),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WordIntegers(_Common):
-    """compressed-tensors' packed integers: value = (code - zero point) * scale, both shifted to begin at 0."""
+class _Integers(_Common):
+    """compressed-tensors' integers: value = (code - zero point) * scale."""
 
     zeros: str | None
-    """Zero points, packed along the rows; None: the middle of the range."""
+    """The stored tensor of the zero points; None: the middle of the range."""
     bits: int
     group: int
     form: ClassVar[Form] = "affine"
@@ -73,11 +80,25 @@ class WordIntegers(_Common):
         """For people."""
         return f"{self.bits}-bit groups of {self.group}"
 
+
+class WordIntegers(_Integers):
+    """As many in a 32-bit word as fit whole, codes along a row and zero points along a column; all begin at 0."""
+
+    __slots__ = ()
+
     def read(self, stored: StoredTensors) -> Affine:
         """Exact for scales of 16 bits: their products with codes fit into float32."""
-        codes = word_codes(stored.raw(self.codes), self.bits, self.shape[-1])
+        columns = self.shape[-1]
         scales = real(stored, self.scales).reshape(self.shape[0], -1)
-        return affine(self.bits, self.group, codes, scales, -self._zeros(stored) * scales)
+        return affine(
+            self.bits,
+            self.group,
+            stored.raw(self.codes),
+            columns,
+            lambda rows: word_codes(rows, self.bits, columns),
+            scales,
+            -self._zeros(stored) * scales,
+        )
 
     def _zeros(self, stored: StoredTensors) -> NDArray[np.float32] | np.float32:
         if self.zeros is None:
@@ -94,30 +115,24 @@ class WordIntegers(_Common):
         return codes[:, : self.shape[0]].T.astype(np.float32)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Integers(_Common):
-    """Signed bytes: value = (code - zero point) * scale."""
+class Integers(_Integers):
+    """Signed bytes."""
 
-    zeros: str | None
-    group: int
-    form: ClassVar[Form] = "affine"
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """The stored tensors that it is made of."""
-        return (self.codes, self.scales, *([self.zeros] if self.zeros else []))
-
-    @property
-    def kind(self) -> str:
-        """For people."""
-        return f"8-bit groups of {self.group}"
+    __slots__ = ()
 
     def read(self, stored: StoredTensors) -> Affine:
         """The codes moved up by 128."""
-        codes = stored.raw(self.codes).view(np.uint8) ^ np.uint8(0x80)
         scales = real(stored, self.scales).reshape(self.shape[0], -1)
         zeros = np.float32(0) if self.zeros is None else real(stored, self.zeros).reshape(self.shape[0], -1)
-        return affine(8, self.group, codes, scales, -(zeros + np.float32(128)) * scales)
+        return affine(
+            8,
+            self.group,
+            stored.raw(self.codes),
+            self.shape[-1],
+            lambda rows: rows.view(np.uint8) ^ np.uint8(0x80),
+            scales,
+            -(zeros + np.float32(128)) * scales,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

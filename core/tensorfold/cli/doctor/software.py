@@ -17,7 +17,6 @@ FLOOR = (3, 11)
 _FOR = {
     "torch": "computes on NVIDIA GPUs",
     "grammar": "keeps replies to a schema, regex or grammar",
-    "hub": "lets `serve` download from the Hugging Face Hub",
     "otel": "sends traces",
     "mlx": "computes on Apple's GPUs",
 }
@@ -50,6 +49,9 @@ def look_at_packages(needed: Sequence[str] | None = None, installed: Version = v
         if match is None:
             continue
         name, _, least, marker = match.groups()
+        system = re.search(r"sys_platform\s*==\s*['\"](\w+)['\"]", marker or "")
+        if system is not None and system.group(1) != sys.platform:
+            continue
         extra = re.search(r"extra\s*==\s*['\"](\w+)['\"]", marker or "")
         fault = _fault(name, least, installed)
         if extra is not None:

@@ -100,5 +100,5 @@ def _words(option: SettingOption, value: object) -> Iterator[str]:
 
 def _whole(text: str) -> str:
     """A path that is there as a whole one; a name as it is."""
-    path = Path(text).expanduser()
+    path = Path(os.path.expanduser(text))
     return str(path.absolute()) if path.exists() else text

@@ -28,7 +28,7 @@ from tensorfold_backend_cpu.kernels.simd import (
     store_first,
 )
 
-__all__ = ["RUN", "Activate", "Add", "Gather", "Glu", "activate", "add_rows", "gather", "glu"]
+__all__ = ["RUN", "Activate", "Add", "Gather", "Glu", "Scale", "activate", "add_rows", "gather", "glu", "scale_rows"]
 
 RUN: Final = 4096
 """Elements of one item of a flat operation."""
@@ -98,6 +98,33 @@ def add_rows(call: int, item: int, scratch: int) -> None:
             store(out + 4 * start, add(load(a + 4 * start), load(b + 4 * start)))
         else:
             store_first(out + 4 * start, add(load_first(a + 4 * start, left), load_first(b + 4 * start, left)), left)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale(Call):
+    """Flat: x times a number; an item is `RUN` elements."""
+
+    x: int
+    count: int
+    factor: float
+    out: int
+
+
+(_SCALE_X, _SCALE_COUNT, _SCALE_FACTOR, _SCALE_OUT) = numbers(Scale)
+
+
+@done_by(Scale)
+def scale_rows(call: int, item: int, scratch: int) -> None:
+    """One item of `Scale`."""
+    x, out, factor = field(call, _SCALE_X), field(call, _SCALE_OUT), splat(real_field(call, _SCALE_FACTOR))
+    first = item * RUN
+    last = min(field(call, _SCALE_COUNT), first + RUN)
+    for start in range(first, last, 16):
+        left = last - start
+        if left >= 16:
+            store(out + 4 * start, multiply(load(x + 4 * start), factor))
+        else:
+            store_first(out + 4 * start, multiply(load_first(x + 4 * start, left), factor), left)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

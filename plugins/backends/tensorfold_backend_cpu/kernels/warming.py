@@ -15,7 +15,7 @@ from tensorfold.compute.host import usable_processors
 from tensorfold_backend_cpu.kernels.attention import ATTEND_KERNELS
 from tensorfold_backend_cpu.kernels.cache import folder
 from tensorfold_backend_cpu.kernels.compiling import Kernel
-from tensorfold_backend_cpu.kernels.elementwise import Activate, Add, Gather, Glu
+from tensorfold_backend_cpu.kernels.elementwise import Activate, Add, Gather, Glu, Scale
 from tensorfold_backend_cpu.kernels.embedding import EmbedAffine, EmbedFloats
 from tensorfold_backend_cpu.kernels.gumbel import Contend
 from tensorfold_backend_cpu.kernels.joining import Join
@@ -40,6 +40,7 @@ _CALLS: Final = (
     Quantize,
     RmsNorm,
     Rotate,
+    Scale,
     WriteKeys,
 )
 _PATIENCE: Final = 120.0

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from tensorfold.compute.declared import sampling_defaults, stop_ids
+from tensorfold.compute.recognizing import Marks, Recognizer
 from tensorfold.contracts.arrays import A
 from tensorfold.contracts.chat import ChatFormat
 from tensorfold.contracts.family import Claim, Geometry, GgufArchitecture
@@ -10,6 +13,10 @@ from tensorfold.contracts.model_config import ModelConfig
 from tensorfold.contracts.weights import Weights
 from tensorfold_acme.granite.config import granite_config
 from tensorfold_acme.granite.decoder import GraniteDecoder, build, states
+
+_RECOGNIZER: Final = Recognizer(
+    variants=(Marks(("granite",), ("GraniteForCausalLM",)),), check=lambda config, _: granite_config(config)
+)
 
 
 class GraniteFamily:
@@ -20,14 +27,7 @@ class GraniteFamily:
 
     def claim(self, config: ModelConfig) -> Claim | None:
         """By model type, then by architecture."""
-        if config.model_type == "granite":
-            claim = Claim(100, "model_type granite")
-        elif "GraniteForCausalLM" in config.architectures:
-            claim = Claim(50, "architecture GraniteForCausalLM")
-        else:
-            return None
-        granite_config(config)
-        return claim
+        return _RECOGNIZER.claim(config)
 
     def geometry(self, config: ModelConfig) -> Geometry:
         """From the config alone."""

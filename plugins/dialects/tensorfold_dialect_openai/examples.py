@@ -1,23 +1,22 @@
-"""The OpenAI dialect keeps the contract of all dialects."""
+"""What the contract of dialects tries this one with."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from tensorfold.contracts.examples import DialectExample
 
-from tensorfold.testing.dialects import DialectContract
-from tensorfold_dialect_openai import openai_dialect
+__all__ = ["EXAMPLE"]
 
-
-class TestOpenAI(DialectContract):
-    dialect = openai_dialect()
-    bodies: ClassVar = {
+EXAMPLE = DialectExample(
+    dialect="openai",
+    bodies={
         "/v1/chat/completions": b'{"messages": [{"role": "user", "content": "hi"}]}',
         "/v1/completions": b'{"prompt": "hi"}',
         "/v1/responses": b'{"input": "hi"}',
-    }
-    stream_bodies: ClassVar = {
+    },
+    stream_bodies={
         "/v1/chat/completions": b'{"messages": [{"role": "user", "content": "hi"}], "stream": true, "n": 2}',
         "/v1/completions": b'{"prompt": [[1, 2]], "stream": true}',
         "/v1/responses": b'{"input": "hi", "stream": true}',
-    }
-    inquiry_bodies: ClassVar = {"/v1/responses/input_tokens": b'{"input": "hi"}'}
+    },
+    inquiry_bodies={"/v1/responses/input_tokens": b'{"input": "hi"}'},
+)
