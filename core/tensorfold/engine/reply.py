@@ -97,6 +97,9 @@ class ReplyText:
         return self._events(self._parser.feed(text, tuple(tokens)))
 
     def _events(self, pieces: Sequence[ReplyPiece]) -> list[Event]:
+        if len(pieces) == 1:
+            event = self._event(pieces[0])
+            return [] if event is None else [event]
         return [event for piece in pieces if (event := self._event(piece)) is not None]
 
     def _event(self, piece: ReplyPiece) -> Event | None:

@@ -164,7 +164,9 @@ class Sequence:
         Raises:
             GenerationFailed: the gates allow no token here.
         """
-        return self._window((self.tokens[-1],), guesses, 1 if self.serial else min(rows, self.left), row)
+        if rows > 1:
+            rows = 1 if self.serial else min(rows, self.left)
+        return self._window((self.tokens[-1],), guesses, rows, row)
 
     def _window(self, pending: tuple[int, ...], most: int, rows: int, row: int = 0) -> Window:
         verdict = self.job.gates.verdict(self._states) if self._gated else FREE
