@@ -24,7 +24,7 @@ from tensorfold_backend_torch.primitives import TorchPrimitives
 
 __all__ = ["TorchSession"]
 
-_KERNELS = 2
+_KERNELS = 3
 """Goes up whenever the bits of an operation change."""
 
 
