@@ -152,6 +152,8 @@ class Gathering(DefaultPolicy):
 
 
 def engine_of(model: Model, *, lanes: int = 4, positions: int | None = None, **fields: Any) -> LocalEngine:
+    """Its clock counts looks, for on a machine that stutters one reply could be over before the next begins."""
+    looks = itertools.count()
     return LocalEngine(
         model.runner(lanes, positions),
         prompts=ToyPrompts(TOKENIZER),
@@ -159,6 +161,7 @@ def engine_of(model: Model, *, lanes: int = 4, positions: int | None = None, **f
         chat=PlainFormat(),
         depth=Deepest(),
         settings=EngineSettings(growth=1, decode_share=2.0),
+        clock=lambda: next(looks) / 1000,
         **fields,
     )
 
@@ -227,9 +230,7 @@ def test_resumed_and_repeated_replies_equal_fresh_ones(model: Model) -> None:
     """Preempted for memory and replayed; and again from a kept prefix, recurrent states and all."""
     requests = [request(sampling, prompt=(*PROMPT, 9), tokens=36) for sampling in (GREEDY, SAMPLED)]
     references = [serial(model, each) for each in requests]
-    # By a clock that counts looks, for on a machine that stutters one reply could be over before the other begins.
-    looks = itertools.count()
-    together, details = serve(model, *requests, positions=192, lanes=2, clock=lambda: next(looks) / 1000)
+    together, details = serve(model, *requests, positions=192, lanes=2)
     assert details["preemptions_total"] > 0
     for reply, reference in zip(together, references, strict=True):
         same(reply, reference)
