@@ -32,6 +32,7 @@ from tensorfold.ir import (
     TokensPrompt,
 )
 from tensorfold.testing.scripted import Stall, scripted_geometry, scripted_runner
+from tensorfold.testing.ticking import ticking
 from tensorfold.testing.toy_engine import events, running, toy_engine
 from tensorfold.testing.toy_tokenizer import ToyPrompts, ToyTokenizer
 
@@ -85,7 +86,7 @@ def test_what_is_yielded_serves_the_others_first(length: int, share: float) -> N
     requests = [request("a", length, 200), request("b", 20, 200), request("c", 20, 200)]
     alone = [shown(serve(each, positions=1024)[0][0]) for each in requests]
     tight = EngineSettings(growth=1, decode_share=share)
-    sent, details = serve(*requests, positions=320, window=256, settings=tight, wrong=2)
+    sent, details = serve(*requests, positions=320, window=256, settings=tight, clock=ticking(), wrong=2)
     assert details["preemptions_total"] >= 2
     assert [shown(each) for each in sent] == alone
 

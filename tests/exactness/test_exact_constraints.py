@@ -21,6 +21,7 @@ from tensorfold.ir import Answer, JsonSchema, Limits, Prompt, Request, Sampling,
 from tensorfold.testing.fake_family import FakeFamily, fake_config, fake_decoder
 from tensorfold.testing.golden import TOOLS
 from tensorfold.testing.reference import ReferenceBackend
+from tensorfold.testing.ticking import ticking
 from tensorfold.testing.toy_chat import Guesses, chat_request
 from tensorfold.testing.toy_engine import events, running
 from tensorfold.testing.toy_tokenizer import ToyTokenizer
@@ -65,6 +66,7 @@ def engine(guesses: Guesses | None, positions: int, growth: int) -> LocalEngine:
         chat=FORMAT,
         drafting=guesses,
         settings=EngineSettings(growth=growth),
+        clock=ticking(),
         gates=Constraints(tokenizer=TOKENIZER, chat=FORMAT, geometry=geometry, frame=FORMAT.marks.frame),
     )
 

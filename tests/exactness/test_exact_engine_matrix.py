@@ -35,6 +35,7 @@ from tensorfold.ir import Answer, Limits, Request, Sampling, TokensPrompt, fold
 from tensorfold.testing.fake_family import FakeFamily, fake_config, fake_decoder
 from tensorfold.testing.reference import ReferenceBackend
 from tensorfold.testing.scripted import scripted_geometry, scripted_runner
+from tensorfold.testing.ticking import ticking
 from tensorfold.testing.toy_engine import events, running
 from tensorfold.testing.toy_tokenizer import ToyPrompts, ToyTokenizer
 
@@ -221,6 +222,7 @@ def serve(
             gates=gates,
             policy=Gathering(arrived),
             settings=EngineSettings(growth=growth, decode_share=2.0),
+            clock=ticking(),
         )
         async with running(engine):
             streams = [await engine.submit(each) for each in requests]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -32,6 +31,7 @@ from tensorfold.testing.declared_checkpoint import declared_arrays
 from tensorfold.testing.family_configs import FAMILY_CONFIGS
 from tensorfold.testing.random_tensors import ReplacedTensors
 from tensorfold.testing.reference import ReferenceBackend
+from tensorfold.testing.ticking import ticking
 from tensorfold.testing.tiny_tokenizer import TINY_VOCABULARY
 from tensorfold.testing.toy_engine import answer, running
 from tensorfold.testing.toy_tokenizer import ToyPrompts, ToyTokenizer
@@ -152,8 +152,7 @@ class Gathering(DefaultPolicy):
 
 
 def engine_of(model: Model, *, lanes: int = 4, positions: int | None = None, **fields: Any) -> LocalEngine:
-    """Its clock counts looks, for on a machine that stutters one reply could be over before the next begins."""
-    looks = itertools.count()
+    """Its clock ticks with each look, for on a machine that stutters one reply could be over before the next begins."""
     return LocalEngine(
         model.runner(lanes, positions),
         prompts=ToyPrompts(TOKENIZER),
@@ -161,7 +160,7 @@ def engine_of(model: Model, *, lanes: int = 4, positions: int | None = None, **f
         chat=PlainFormat(),
         depth=Deepest(),
         settings=EngineSettings(growth=1, decode_share=2.0),
-        clock=lambda: next(looks) / 1000,
+        clock=ticking(),
         **fields,
     )
 
