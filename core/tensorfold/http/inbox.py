@@ -12,7 +12,7 @@ from tensorfold.ir import Event, TextDelta, ThinkingDelta, ToolCallDelta
 
 __all__ = ["Inbox"]
 
-_MERGE_FROM = 64
+_MERGE_FROM = 256
 """As many events may wait as they came; with more, neighbouring texts become one event."""
 _MERGED = 4096
 """Characters of a merged text; bounds the copying."""
