@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from tensorfold.compute.chunk_recurrences import ChunkRecurrentOps
 from tensorfold.compute.composed import ComposedOps
 from tensorfold.compute.composed_plans import BlockPlan, block_plan, memo
 from tensorfold.compute.composed_pure import TILE, handle, rope_tables
@@ -17,10 +19,10 @@ from tensorfold.contracts.handles import Activation, Embedding, Experts, Linear,
 from tensorfold.contracts.ops import Selection
 from tensorfold.contracts.states import KV, PAGE, TableKey
 from tensorfold.contracts.step import Step
+from tensorfold_backend_torch.chunked import delta_rule, state_space
 from tensorfold_backend_torch.grouping import GROUPS, grouped, turns
 from tensorfold_backend_torch.packing import TorchEmbedding, TorchExperts, TorchLinear
 from tensorfold_backend_torch.primitives import TorchPrimitives
-from tensorfold_backend_torch.recurrent import ChunkRecurrentOps
 
 __all__ = ["ChunkOps", "RowsOps"]
 
@@ -189,8 +191,14 @@ class RowsOps(_TorchOps):
         return table, torch.zeros(seen.shape, device=self.t.device).masked_fill_(~seen, -torch.inf)
 
 
-class ChunkOps(_TorchOps, ChunkRecurrentOps):
+class ChunkOps(_TorchOps, ChunkRecurrentOps[Tensor]):
     """One chunk of one sequence, alone and at its planned shape: the library's own kernels over all of it."""
+
+    def delta_chunk(self, state: Tensor, inputs: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        return delta_rule(state, inputs)
+
+    def ssd_chunk(self, state: Tensor, inputs: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        return state_space(state, inputs)
 
     def glu(self, gate_up: Tensor, act: Activation, limit: float | None = None) -> Tensor:
         if act != "silu" or limit is not None:
