@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tensorfold.checkpoint.gguf_types import TYPES, GgufType, expand
 from tensorfold.contracts.tensors import Affine, Dense
 
-QUANTIZED = [type for type in TYPES.values() if type.expand is not None]
+QUANTIZED = [type for type in TYPES.values() if type.blocks is not None]
 HALVES = {
     "Q4_0": (0,),
     "Q4_1": (0, 2),

@@ -28,15 +28,14 @@ _FOUR: Final = np.uint8(4)
 
 
 @dataclass(frozen=True, slots=True)
-class _Expanded:
-    """The codes, scales and biases of `[rows, blocks]` blocks, group by group."""
+class _Blocks:
+    """What is in `[rows, blocks, size]` blocks of integer codes."""
 
     bits: int
-    codes: Callable[[], Bytes]
-    """Makes `[rows, blocks, codes of a block]` with more than four bits, else two codes a byte."""
-    scales: Floats
-    """`[rows, blocks, groups of a block]`."""
-    biases: Floats
+    codes: Callable[[Bytes], Bytes]
+    """To `[rows, blocks, codes of a block]` with more than four bits, else two codes a byte."""
+    real: Callable[[Bytes], tuple[Floats, Floats]]
+    """To scales and biases, each `[rows, blocks, groups of a block]`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +49,13 @@ class GgufType:
     """Bytes of a block."""
     dense: tuple[DenseType, str] | None = None
     """The element type here and in numpy, when elements are stored one by one."""
-    expand: Callable[[Bytes], _Expanded] | None = None
-    """From `[rows, blocks, size]`; None with `dense` None: the type is not read."""
+    blocks: _Blocks | None = None
+    """How integer codes are stored; None with `dense` None: the type is not read."""
 
     @property
     def is_read(self) -> bool:
         """Whether `expand` takes this type."""
-        return self.dense is not None or self.expand is not None
+        return self.dense is not None or self.blocks is not None
 
 
 def expand(type: GgufType, data: Bytes, shape: tuple[int, ...]) -> Tensor:
@@ -68,19 +67,18 @@ def expand(type: GgufType, data: Bytes, shape: tuple[int, ...]) -> Tensor:
     if type.dense is not None:
         kind, layout = type.dense
         return Dense(data.view(layout).reshape(shape), kind)
-    if type.expand is None:
+    if type.blocks is None:
         raise TypeError(f"{type.name} is not read")
-    columns = shape[-1]
-    blocks = data.reshape(-1, columns // type.block, type.size)
-    make = type.expand
-    expanded = make(blocks)
-    leading = shape[:-1]
+    leading, columns = shape[:-1], shape[-1]
+    stored = data.reshape(-1, columns // type.block, type.size)
+    codes = type.blocks.codes
+    scales, biases = type.blocks.real(stored)
     affine = Unpacking(
-        expanded.bits,
-        type.block // expanded.scales.shape[-1],
-        expanded.scales.reshape(*leading, -1),
-        expanded.biases.reshape(*leading, -1),
-        lambda first, last: make(blocks[first:last]).codes().reshape(last - first, -1),
+        type.blocks.bits,
+        type.block // scales.shape[-1],
+        scales.reshape(*leading, -1),
+        biases.reshape(*leading, -1),
+        lambda first, last: codes(stored[first:last]).reshape(last - first, -1),
     )
     # A quantized vector has no rows to be a matrix of.
     return affine if leading else Dense(affine.f32(), "f32")
@@ -123,85 +121,76 @@ def _bits(packed: Bytes) -> Bytes:
 # ---- blocks of 32 ------------------------------------------------------------------------------------------
 
 
-def _q4_0(blocks: Bytes) -> _Expanded:
+def _centred(blocks: Bytes, middle: int) -> tuple[Floats, Floats]:
+    """A scale, and the code that stands for 0."""
     scales = _half(blocks, 0)
-    return _Expanded(4, lambda: _nibbles(blocks[..., 2:]), scales, scales * np.float32(-8))
+    return scales, scales * np.float32(-middle)
 
 
-def _q4_1(blocks: Bytes) -> _Expanded:
-    return _Expanded(4, lambda: _nibbles(blocks[..., 4:]), _half(blocks, 0), _half(blocks, 2))
+def _biased(blocks: Bytes) -> tuple[Floats, Floats]:
+    """A scale and a bias."""
+    return _half(blocks, 0), _half(blocks, 2)
 
 
-def _q5_0(blocks: Bytes) -> _Expanded:
-    scales = _half(blocks, 0)
-
-    def codes() -> Bytes:
-        return _split(blocks[..., 6:]) | (_bits(blocks[..., 2:6]) << _FOUR)
-
-    return _Expanded(5, codes, scales, scales * np.float32(-16))
+def _fives(blocks: Bytes, at: int) -> Bytes:
+    """Codes of five bits: four bytes of top bits from `at` on, then nibbles."""
+    return _split(blocks[..., at + 4 :]) | (_bits(blocks[..., at : at + 4]) << _FOUR)
 
 
-def _q5_1(blocks: Bytes) -> _Expanded:
-
-    def codes() -> Bytes:
-        return _split(blocks[..., 8:]) | (_bits(blocks[..., 4:8]) << _FOUR)
-
-    return _Expanded(5, codes, _half(blocks, 0), _half(blocks, 2))
-
-
-def _q8_0(blocks: Bytes) -> _Expanded:
-    scales = _half(blocks, 0)
-    # A signed code plus 128 is the same byte with its top bit flipped.
-    return _Expanded(8, lambda: blocks[..., 2:] ^ np.uint8(0x80), scales, scales * np.float32(-128))
+_Q4_0 = _Blocks(4, lambda blocks: _nibbles(blocks[..., 2:]), lambda blocks: _centred(blocks, 8))
+_Q4_1 = _Blocks(4, lambda blocks: _nibbles(blocks[..., 4:]), _biased)
+_Q5_0 = _Blocks(5, lambda blocks: _fives(blocks, 2), lambda blocks: _centred(blocks, 16))
+_Q5_1 = _Blocks(5, lambda blocks: _fives(blocks, 4), _biased)
+# A signed code plus 128 is the same byte with its top bit flipped.
+_Q8_0 = _Blocks(8, lambda blocks: blocks[..., 2:] ^ np.uint8(0x80), lambda blocks: _centred(blocks, 128))
 
 
 # ---- blocks of 256 -----------------------------------------------------------------------------------------
 
 
-def _scales_and_minima(blocks: Bytes, offset: int) -> tuple[Floats, Floats]:
+def _scales_and_minima(blocks: Bytes) -> tuple[Floats, Floats]:
     """Scale and bias of the eight groups of a Q4_K or Q5_K block: `d * scale` and `-dmin * min`, six bits each.
 
     Twelve bytes hold them: the low six bits of 0 to 3 are scales 0 to 3, of 4 to 7 minima 0 to 3; 8 to 11 hold the
     low nibbles of scales (low) and minima (high) 4 to 7, whose top two bits are those of bytes 0 to 3 and 4 to 7.
     """
-    first, second, rest = (blocks[..., offset + at : offset + at + 4] for at in (0, 4, 8))
+    first, second, rest = (blocks[..., at : at + 4] for at in (4, 8, 12))
     scales = np.concatenate((first & 0x3F, (rest & 0x0F) | ((first >> 2) & 0x30)), axis=-1)
     minima = np.concatenate((second & 0x3F, (rest >> 4) | ((second >> 2) & 0x30)), axis=-1)
     return _half(blocks, 0) * scales, -(_half(blocks, 2) * minima)
 
 
-def _q4_k(blocks: Bytes) -> _Expanded:
-    def codes() -> Bytes:
-        # Each run of 32 bytes holds two groups: one in the low nibbles, the next in the high ones.
-        runs = blocks[..., 16:].reshape(*blocks.shape[:-1], 4, 32)
-        return _nibbles(runs).reshape(*blocks.shape[:-1], 128)
-
-    return _Expanded(4, codes, *_scales_and_minima(blocks, 4))
+def _q4_k_codes(blocks: Bytes) -> Bytes:
+    # Each run of 32 bytes holds two groups: one in the low nibbles, the next in the high ones.
+    runs = blocks[..., 16:].reshape(*blocks.shape[:-1], 4, 32)
+    return _nibbles(runs).reshape(*blocks.shape[:-1], 128)
 
 
-def _q5_k(blocks: Bytes) -> _Expanded:
-    def codes() -> Bytes:
-        low = _split(blocks[..., 48:].reshape(*blocks.shape[:-1], 4, 32)).reshape(*blocks.shape[:-1], 8, 32)
-        # Bit g of the 32 bytes is the fifth bit of group g.
-        high = (blocks[..., None, 16:48] >> np.arange(8, dtype=np.uint8)[:, None]) & np.uint8(1)
-        return (low | (high << _FOUR)).reshape(*blocks.shape[:-1], 256)
-
-    return _Expanded(5, codes, *_scales_and_minima(blocks, 4))
+def _q5_k_codes(blocks: Bytes) -> Bytes:
+    low = _split(blocks[..., 48:].reshape(*blocks.shape[:-1], 4, 32)).reshape(*blocks.shape[:-1], 8, 32)
+    # Bit g of the 32 bytes is the fifth bit of group g.
+    high = (blocks[..., None, 16:48] >> np.arange(8, dtype=np.uint8)[:, None]) & np.uint8(1)
+    return (low | (high << _FOUR)).reshape(*blocks.shape[:-1], 256)
 
 
-def _q6_k(blocks: Bytes) -> _Expanded:
+def _q6_k_codes(blocks: Bytes) -> Bytes:
     leading = blocks.shape[:-1]
+    # Two halves of 128: 64 bytes hold the low nibbles of four groups of 32 (low, low, high, high), 32 bytes their
+    # upper two bits.
+    low = _split(blocks[..., :128].reshape(*leading, 2, 64)).reshape(*leading, 2, 4, 32)
+    high = blocks[..., 128:192].reshape(*leading, 2, 1, 32) >> np.arange(0, 8, 2, dtype=np.uint8)[:, None]
+    return (low | ((high & np.uint8(3)) << _FOUR)).reshape(*leading, 256)
 
-    def codes() -> Bytes:
-        # Two halves of 128: 64 bytes hold the low nibbles of four groups of 32 (low, low, high, high), 32 bytes their
-        # upper two bits.
-        low = _split(blocks[..., :128].reshape(*leading, 2, 64)).reshape(*leading, 2, 4, 32)
-        high = blocks[..., 128:192].reshape(*leading, 2, 1, 32) >> np.arange(0, 8, 2, dtype=np.uint8)[:, None]
-        return (low | ((high & np.uint8(3)) << _FOUR)).reshape(*leading, 256)
 
+def _q6_k_real(blocks: Bytes) -> tuple[Floats, Floats]:
     groups = np.ascontiguousarray(blocks[..., 192:208]).view(np.int8).astype(np.float32)
     scales = _half(blocks, 208) * groups
-    return _Expanded(6, codes, scales, scales * np.float32(-32))
+    return scales, scales * np.float32(-32)
+
+
+_Q4_K = _Blocks(4, _q4_k_codes, _scales_and_minima)
+_Q5_K = _Blocks(5, _q5_k_codes, _scales_and_minima)
+_Q6_K = _Blocks(6, _q6_k_codes, _q6_k_real)
 
 
 # ---- the table ---------------------------------------------------------------------------------------------
@@ -215,16 +204,16 @@ TYPES: Final[Mapping[int, GgufType]] = MappingProxyType(
     {
         0: _dense("F32", 4, "f32", "<f4"),
         1: _dense("F16", 2, "f16", "<f2"),
-        2: GgufType("Q4_0", 32, 18, expand=_q4_0),
-        3: GgufType("Q4_1", 32, 20, expand=_q4_1),
-        6: GgufType("Q5_0", 32, 22, expand=_q5_0),
-        7: GgufType("Q5_1", 32, 24, expand=_q5_1),
-        8: GgufType("Q8_0", 32, 34, expand=_q8_0),
+        2: GgufType("Q4_0", 32, 18, blocks=_Q4_0),
+        3: GgufType("Q4_1", 32, 20, blocks=_Q4_1),
+        6: GgufType("Q5_0", 32, 22, blocks=_Q5_0),
+        7: GgufType("Q5_1", 32, 24, blocks=_Q5_1),
+        8: GgufType("Q8_0", 32, 34, blocks=_Q8_0),
         10: GgufType("Q2_K", 256, 84),
         11: GgufType("Q3_K", 256, 110),
-        12: GgufType("Q4_K", 256, 144, expand=_q4_k),
-        13: GgufType("Q5_K", 256, 176, expand=_q5_k),
-        14: GgufType("Q6_K", 256, 210, expand=_q6_k),
+        12: GgufType("Q4_K", 256, 144, blocks=_Q4_K),
+        13: GgufType("Q5_K", 256, 176, blocks=_Q5_K),
+        14: GgufType("Q6_K", 256, 210, blocks=_Q6_K),
         16: GgufType("IQ2_XXS", 256, 66),
         17: GgufType("IQ2_XS", 256, 74),
         18: GgufType("IQ3_XXS", 256, 98),
