@@ -20,8 +20,8 @@ from tensorfold.cli.early import take_early
 from tensorfold.cli.program import run
 from tensorfold.errors import CheckpointError, CheckpointNotFound, CheckpointUnsupported, ConfigError
 from tensorfold.plugins import Plugins, Wanted
-from tensorfold.testing.declared_checkpoint import write_declared_drafter
-from tensorfold.testing.family_configs import DRAFTER_CONFIGS
+from tensorfold.testing.declared_checkpoint import write_declared, write_declared_drafter
+from tensorfold.testing.family_configs import DRAFTER_CONFIGS, FAMILY_CONFIGS
 from tensorfold.testing.tiny import write_tiny
 from tensorfold.testing.tiny_gguf import write_tiny_gguf
 from tensorfold_extra_checkpoints import download as downloading
@@ -457,6 +457,20 @@ def test_serving_refuses_what_cannot_be_run_before_its_weights_are_downloaded(
     launch, _ = take_early([], {})
     with pytest.raises(CheckpointUnsupported, match="quokka"):
         assemble(launch.config({("", "model"): "org/tiny"}), launch.plugins, Silent())
+    assert weights_asked(repository) == []
+
+
+def test_a_drafter_that_does_not_fit_is_refused_before_its_weights_are_downloaded(
+    pull: Puller, repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository.files["config.json"] = b'{"model_type": "llama"}'
+    for name, value in {**pull.environment, "HF_HUB_OFFLINE": "0"}.items():
+        monkeypatch.setenv(name, value)
+    model = write_declared(tmp_path / "target", GemmaFamily(), FAMILY_CONFIGS["gemma4"])
+    launch, _ = take_early([], {})
+    flags = {("", "model"): str(model), ("", "draft_model"): "org/tiny"}
+    with pytest.raises(CheckpointUnsupported, match="llama"):
+        assemble(launch.config(flags), launch.plugins, Silent())
     assert weights_asked(repository) == []
 
 

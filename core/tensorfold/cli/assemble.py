@@ -143,6 +143,10 @@ def _drafter(config: ServeConfig, opened: OpenCheckpoint, plugins: Plugins) -> O
     if config.drafts == "off":
         where = config.origins.get("draft_model", "draft_model")
         raise ConfigError(f"{where} is {config.draft_model}, and drafts are off: leave one of the two away")
+    # As the model: one that does not draft for it is refused by its configs, before its weights are downloaded.
+    configs = find_model(config.draft_model, plugins, weights=False)
+    if (configs / "config.json").exists():
+        open_drafter(configs, opened, weights=False)
     return open_drafter(find_model(config.draft_model, plugins), opened)
 
 

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Self, TextIO
 
+from tensorfold.cli.amounts import as_rows
 from tensorfold.cli.assemble import Assembled
 from tensorfold.contracts.auth import AuthSource
 
@@ -88,8 +89,7 @@ def ready_block(assembled: Assembled, url: str, auth: Sequence[AuthSource]) -> s
     }
     if assembled.drafter is not None:
         rows["drafter"] = str(assembled.drafter)
-    width = max(map(len, rows))
-    return "\n".join(f"  {name.ljust(width)}  {text}" for name, text in rows.items())
+    return "\n".join(as_rows(rows))
 
 
 def _weights(assembled: Assembled) -> str:
