@@ -86,15 +86,7 @@ def draw_row(row: NDArray[np.float32], draw: Draw) -> Drawn:
 
 def _is_plain(draw: Draw) -> bool:
     """Whether the largest logit is drawn as it stands, and nothing else is asked for."""
-    rule = draw.rule
-    return (
-        rule.temperature == 0
-        and draw.logprobs is None
-        and draw.allowed is None
-        and draw.forced is None
-        and not rule.logit_bias
-        and not rule.penalizes
-    )
+    return draw.logprobs is None and draw.allowed is None and draw.forced is None and _is_plain_greedy(draw.rule)
 
 
 def _is_plain_greedy(rule: SamplingRule) -> bool:
