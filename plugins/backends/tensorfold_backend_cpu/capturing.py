@@ -1,7 +1,7 @@
 """A decoder that is asked for its operations once for each number of rows; their calls are played again after that.
 
 That is right because a decoder knows a Step by its inputs and through operations alone: what it looks at on the host, it
-looks at in `prepare`. A small model's step of one row takes an eighth less for it.
+looks at in `prepare`. A small model's step of one row was 7 to 9 % faster for it, in turns within one process.
 """
 
 from __future__ import annotations

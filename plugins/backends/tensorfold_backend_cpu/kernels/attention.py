@@ -122,6 +122,8 @@ def pages_of_span(stored: int, call: int, work: int, head: int, span: int, memor
     raise NotImplementedError
 
 
+# PERF: one function of one idea, a page's scores, weights and sums. Cut in two, each part would be given what the other has
+# worked out, a dozen numbers a page, and neither is of use without the other; numba wants both in the overload's body.
 @overload(pages_of_span, prefer_literal=True)
 def _pages_of_span(stored: Any, call: Any, work: Any, head: Any, span: Any, memory: Any) -> Any:
     if not isinstance(stored, types.IntegerLiteral):

@@ -55,6 +55,8 @@ def product(
     raise NotImplementedError
 
 
+# PERF: the tile for each number of rows is another function, and a compiled function cannot choose one from a tuple of
+# functions by a number, so that each is called in a branch of its own.
 @overload(product, prefer_literal=True)
 def _product(
     stored: Any,
