@@ -20,6 +20,7 @@ from tensorfold.contracts.ops import Selection
 from tensorfold.contracts.states import KV, PAGE, TableKey
 from tensorfold.contracts.step import Step
 from tensorfold_backend_torch.chunked import delta_rule, state_space
+from tensorfold_backend_torch.gathering import gathered, places
 from tensorfold_backend_torch.grouping import GROUPS, grouped, turns
 from tensorfold_backend_torch.packing import TorchEmbedding, TorchExperts, TorchLinear
 from tensorfold_backend_torch.primitives import TorchPrimitives
@@ -111,20 +112,37 @@ class RowsOps(_TorchOps):
         return tiles
 
     def experts(self, x: Tensor, ids: Tensor, weights: Tensor, experts: Experts) -> Tensor:
-        if GROUPS is None or not self.t.on_host:
-            # A GPU's grouped products have not been seen to keep rows apart.
-            return super().experts(x, ids, weights, experts)
         packed: TorchExperts = handle(experts, TorchExperts)
-        rows, k = ids.shape
-        outputs = x.new_empty((rows * k, x.shape[1]), dtype=self.t.act)
+        # A GPU's grouped products have not been seen to keep rows apart.
+        run = self._grouped if GROUPS is not None and self.t.on_host else self._gathered
+        return self.mix(weights, run(x.to(self.t.act), ids, packed).view(*ids.shape, -1))
+
+    def _grouped(self, x: Tensor, ids: Tensor, packed: TorchExperts) -> Tensor:
+        """`[R, H]` and `[R, k]` to `[R k, H]`: every choice's output, without a copy of any matrix."""
+        outputs = x.new_empty((ids.numel(), x.shape[1]))
         for tiles in turns(ids, packed.count):
-            taken = x.new_zeros((tiles.size, packed.ups.shape[2]), dtype=self.t.act)
-            taken[tiles.places, : x.shape[1]] = x[tiles.taken // k].to(self.t.act)
-            inner = grouped(taken, packed.ups, tiles)[:, : sum(packed.up[0].sizes)]
-            opened = self.glu(inner, packed.act, packed.limit) if packed.gated else self.activate(inner, packed.act)
-            filled = F.pad(opened, (0, packed.downs.shape[2] - opened.shape[1]))
-            outputs[tiles.taken] = grouped(filled, packed.downs, tiles)[tiles.places, : x.shape[1]]
-        return self.mix(weights, outputs.view(rows, k, -1))
+            taken = x.new_zeros((tiles.size, packed.ups.shape[2]))
+            taken[tiles.places, : x.shape[1]] = x[tiles.taken // ids.shape[1]]
+            opened = self._opened(grouped(taken, packed.ups, tiles), packed)
+            outputs[tiles.taken] = grouped(opened, packed.downs, tiles)[tiles.places, : x.shape[1]]
+        return outputs
+
+    def _gathered(self, x: Tensor, ids: Tensor, packed: TorchExperts) -> Tensor:
+        """The same by copies of the chosen matrices."""
+        found = places(ids, packed.count)
+        taken = x.new_zeros((len(found.experts), TILE, packed.ups.shape[2]))
+        taken.view(-1, taken.shape[2])[found.places, : x.shape[1]] = x[found.taken // ids.shape[1]]
+        opened = self._opened(gathered(taken, packed.ups, found.experts), packed)
+        products = gathered(opened, packed.downs, found.experts)
+        outputs = x.new_empty((ids.numel(), x.shape[1]))
+        outputs[found.taken] = products.view(-1, products.shape[2])[found.places, : x.shape[1]]
+        return outputs
+
+    def _opened(self, inner: Tensor, packed: TorchExperts) -> Tensor:
+        """What goes into the second product: activated, and filled up like the matrices of the second stack."""
+        rows = inner[..., : sum(packed.up[0].sizes)]
+        opened = self.glu(rows, packed.act, packed.limit) if packed.gated else self.activate(rows, packed.act)
+        return F.pad(opened, (0, packed.downs.shape[2] - opened.shape[-1]))
 
     def _normed(self, x: Tensor, width: int, weight: Tensor | None, eps: float) -> Tensor:
         if self.t.on_host:
