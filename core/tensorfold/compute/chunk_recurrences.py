@@ -1,16 +1,14 @@
-"""Recurrences over the sequence of a chunk, many rows at a time, for backends whose library has products for that.
-
-How a block of rows is computed is the backend's: one solves triangular systems, another has no solver on its device.
-"""
+"""Recurrences over the sequence of a chunk, many rows at a time, for backends whose library has products for that."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic
 
+from tensorfold.compute.block_recurrences import BlockPrimitives, BlockRecurrences
 from tensorfold.compute.composed import ComposedOps
+from tensorfold.compute.store import ComposedStore
 from tensorfold.contracts.arrays import A
 from tensorfold.contracts.step import Step
 from tensorfold.errors import BackendError
@@ -36,24 +34,18 @@ class _OpenChunk(Generic[A]):
         return self.after
 
 
-class ChunkRecurrentOps(ComposedOps[A], ABC):
+class ChunkRecurrentOps(ComposedOps[A]):
     """`gated_delta` and `ssd` of chunks."""
 
-    @abstractmethod
-    def delta_chunk(self, state: A, inputs: Sequence[A]) -> tuple[A, A]:
-        """The delta rule over all rows: state `[hk, s, dk, dv]` and inputs as `delta_scan` has them, to outputs
-        `[R, hk, s, dv]` and the state after the last row."""
-
-    @abstractmethod
-    def ssd_chunk(self, state: A, inputs: Sequence[A]) -> tuple[A, A]:
-        """State space duality over all rows: state `[g, s, p, n]` and inputs as `ssd_scan` has them, to outputs
-        `[R, g, s, p]` and the state after the last row."""
+    def __init__(self, primitives: BlockPrimitives[A], store: ComposedStore[A]) -> None:
+        super().__init__(primitives, store)
+        self._blocks = BlockRecurrences(primitives)
 
     def delta_scan(self, step: Step[A], name: str, shape: tuple[int, ...], inputs: Sequence[A]) -> A:
-        return self._whole(step, name, shape, self.delta_chunk, inputs)
+        return self._whole(step, name, shape, self._blocks.delta_rule, inputs)
 
     def ssd_scan(self, step: Step[A], name: str, shape: tuple[int, ...], inputs: Sequence[A]) -> A:
-        return self._whole(step, name, shape, self.ssd_chunk, inputs)
+        return self._whole(step, name, shape, self._blocks.state_space, inputs)
 
     def _whole(
         self,

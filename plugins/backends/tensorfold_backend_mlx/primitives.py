@@ -14,7 +14,8 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorfold.compute.primitives import Element, Primitives
+from tensorfold.compute.block_recurrences import BlockPrimitives
+from tensorfold.compute.primitives import Element
 
 __all__ = ["MlxPrimitives", "compute"]
 
@@ -26,7 +27,7 @@ def compute(*arrays: mx.array) -> None:
     mx.eval(*arrays)  # pyright: ignore[reportUnknownMemberType]
 
 
-class MlxPrimitives(Primitives[mx.array]):
+class MlxPrimitives(BlockPrimitives[mx.array]):
     """Arrays on one device."""
 
     def __init__(self, device: mx.Device, act: mx.Dtype) -> None:
@@ -144,3 +145,34 @@ class MlxPrimitives(Primitives[mx.array]):
     def argsort(self, x: mx.array) -> mx.array:
         # MLX merges on every device, which keeps equals in their order. Unsigned indices could not be negated later.
         return mx.argsort(-x, -1).astype(mx.int32)
+
+    # ---- blocks of a chunk's rows ----------------------------------------------------------------------------
+
+    def product(self, a: mx.array, b: mx.array) -> mx.array:
+        return a @ b
+
+    def permute(self, x: mx.array, axes: Sequence[int]) -> mx.array:
+        return mx.transpose(x, tuple(axes))
+
+    def turn(self, x: mx.array) -> mx.array:
+        return x.swapaxes(-1, -2)
+
+    def cumsum(self, x: mx.array, axis: int) -> mx.array:
+        return mx.cumsum(x, axis)
+
+    def total(self, x: mx.array) -> mx.array:
+        return mx.sum(x, -1)
+
+    def tril(self, x: mx.array, diagonal: int) -> mx.array:
+        return mx.tril(x, diagonal)
+
+    def solve(self, lower: mx.array, wanted: mx.array) -> mx.array:
+        # MLX has no solver on a GPU: the inverses of two neighbouring blocks give that of both together.
+        size = lower.shape[-1]
+        inverse, index, half = mx.eye(size), mx.arange(size), 1
+        while half < size:
+            pair, second = index // (2 * half), (index // half) % 2
+            between = mx.logical_and(pair[:, None] == pair, second[:, None] > second)
+            inverse = inverse - inverse @ mx.where(between, lower, 0.0) @ inverse
+            half *= 2
+        return inverse @ wanted

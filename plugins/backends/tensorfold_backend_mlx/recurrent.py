@@ -1,4 +1,4 @@
-"""Recurrences: row by row with one product for each sum, or block by block over a chunk."""
+"""Recurrences row by row, with one product for each sum."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ from collections.abc import Sequence
 
 import mlx.core as mx
 
-from tensorfold.compute import chunk_recurrences
-from tensorfold_backend_mlx.chunked import delta_rule, state_space
 from tensorfold_backend_mlx.pure import MlxPureOps
 
-__all__ = ["ChunkRecurrentOps", "RowsRecurrentOps"]
+__all__ = ["RowsRecurrentOps"]
 
 
 class RowsRecurrentOps(MlxPureOps):
@@ -28,13 +26,3 @@ class RowsRecurrentOps(MlxPureOps):
         fade, entry, into, out = inputs
         after = state * fade + entry * into
         return mx.matmul(after, out.swapaxes(-1, -2))[..., 0], after
-
-
-class ChunkRecurrentOps(MlxPureOps, chunk_recurrences.ChunkRecurrentOps[mx.array]):
-    """The sequence of the chunk alone, many rows at a time."""
-
-    def delta_chunk(self, state: mx.array, inputs: Sequence[mx.array]) -> tuple[mx.array, mx.array]:
-        return delta_rule(state, inputs)
-
-    def ssd_chunk(self, state: mx.array, inputs: Sequence[mx.array]) -> tuple[mx.array, mx.array]:
-        return state_space(state, inputs)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,6 @@ from tensorfold.contracts.handles import Activation, Embedding, Experts, Linear,
 from tensorfold.contracts.ops import Selection
 from tensorfold.contracts.states import KV, PAGE, TableKey
 from tensorfold.contracts.step import Step
-from tensorfold_backend_torch.chunked import delta_rule, state_space
 from tensorfold_backend_torch.gathering import gathered, places
 from tensorfold_backend_torch.grouping import GROUPS, grouped, turns
 from tensorfold_backend_torch.packing import TorchEmbedding, TorchExperts, TorchLinear
@@ -211,12 +209,6 @@ class RowsOps(_TorchOps):
 
 class ChunkOps(_TorchOps, ChunkRecurrentOps[Tensor]):
     """One chunk of one sequence, alone and at its planned shape: the library's own kernels over all of it."""
-
-    def delta_chunk(self, state: Tensor, inputs: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-        return delta_rule(state, inputs)
-
-    def ssd_chunk(self, state: Tensor, inputs: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-        return state_space(state, inputs)
 
     def glu(self, gate_up: Tensor, act: Activation, limit: float | None = None) -> Tensor:
         if act != "silu" or limit is not None:

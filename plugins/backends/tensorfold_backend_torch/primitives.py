@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -12,7 +12,8 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tensorfold.compute.primitives import Element, Primitives
+from tensorfold.compute.block_recurrences import BlockPrimitives
+from tensorfold.compute.primitives import Element
 
 __all__ = ["ALIGNED", "TorchPrimitives", "padded"]
 
@@ -33,7 +34,7 @@ def padded(width: int) -> int:
     return -(-width // ALIGNED) * ALIGNED
 
 
-class TorchPrimitives(Primitives[Tensor]):
+class TorchPrimitives(BlockPrimitives[Tensor]):
     """Tensors on one device."""
 
     def __init__(self, device: torch.device, act: torch.dtype) -> None:
@@ -205,3 +206,28 @@ class TorchPrimitives(Primitives[Tensor]):
             by_place[0 : count - step : 2 * step] += by_place[step : count : 2 * step]
             step *= 2
         return by_place[0]
+
+    # ---- blocks of a chunk's rows ----------------------------------------------------------------------------
+
+    def product(self, a: Tensor, b: Tensor) -> Tensor:
+        return a @ b
+
+    def permute(self, x: Tensor, axes: Sequence[int]) -> Tensor:
+        return x.permute(*axes)
+
+    def turn(self, x: Tensor) -> Tensor:
+        return x.transpose(-1, -2)
+
+    def cumsum(self, x: Tensor, axis: int) -> Tensor:
+        return x.cumsum(axis)
+
+    def total(self, x: Tensor) -> Tensor:
+        return x.sum(-1)
+
+    def tril(self, x: Tensor, diagonal: int) -> Tensor:
+        return x.tril(diagonal)
+
+    def solve(self, lower: Tensor, wanted: Tensor) -> Tensor:
+        solver = cast("Callable[..., Tensor]", torch.linalg.solve_triangular)  # pyright: ignore[reportUnknownMemberType]
+        # The ones of the diagonal are not read.
+        return solver(lower, wanted, upper=False, unitriangular=True)
