@@ -305,6 +305,8 @@ def test_kept_prefixes_make_room_for_requests() -> None:
             assert details["positions_free"] == details["positions_total"] == 2048
             assert details["preemptions_total"] == 0
             assert details["prefixes"] == 3
+            # Of twelve kept, for each came back after it had been given up.
+            assert details["prefix_evictions_total"] == 9
             again = await answer(engine, many[-1])
             assert again.usage.cached_tokens == 600
 

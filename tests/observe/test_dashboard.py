@@ -22,7 +22,12 @@ FILE = Path(__file__).resolve().parent.parent.parent / "docs" / "grafana-dashboa
 def status() -> EngineStatus:
     pools: JSON = {"main": {"positions": 4, "used": 1}}
     details: dict[str, JSON] = {"drafted_total": 2, "accepted_total": 1, "lanes_yielded_total": 0, "pools": pools}
-    return EngineStatus(healthy=True, details=details)
+    kept: dict[str, JSON] = {
+        "prompt_tokens_begun_total": 4,
+        "prompt_tokens_reused_total": 2,
+        "prefix_evictions_total": 0,
+    }
+    return EngineStatus(healthy=True, details=details | kept)
 
 
 @pytest.fixture

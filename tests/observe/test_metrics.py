@@ -85,7 +85,12 @@ def counting() -> EngineStatus:
     """An engine that counts drafts, lanes given up, and two pools of states."""
     pools: JSON = {"main": {"positions": 400, "used": 100}, "draft": {"positions": 40, "used": 30}}
     totals: dict[str, JSON] = {"drafted_total": 9, "accepted_total": 7, "lanes_yielded_total": 2, "pools": pools}
-    return EngineStatus(healthy=True, details=totals)
+    kept: dict[str, JSON] = {
+        "prompt_tokens_begun_total": 70,
+        "prompt_tokens_reused_total": 50,
+        "prefix_evictions_total": 3,
+    }
+    return EngineStatus(healthy=True, details=totals | kept)
 
 
 @pytest.mark.requirement("T-302", "T-306", "T-307", "T-309")
@@ -95,6 +100,14 @@ def test_drafts_and_lanes_given_up_are_counters_under_both_names() -> None:
     assert seen["tensorfold:mtp_drafted_total"] == seen["tensorfold:spec_decode_num_draft_tokens_total"] == 9
     assert seen["tensorfold:mtp_accepted_total"] == seen["tensorfold:spec_decode_num_accepted_tokens_total"] == 7
     assert seen["tensorfold:preemptions_total"] == 2
+
+
+def test_what_kept_prompts_saved_is_counted_under_both_names() -> None:
+    """In tokens, as vLLM's `prefix_cache_queries` and `prefix_cache_hits` are; and how many were given up."""
+    seen = readings(Metrics(counting))
+    assert seen["tensorfold:prompt_tokens_begun_total"] == seen["tensorfold:prefix_cache_queries_total"] == 70
+    assert seen["tensorfold:prompt_tokens_reused_total"] == seen["tensorfold:prefix_cache_hits_total"] == 50
+    assert seen["tensorfold:prefix_evictions_total"] == 3
 
 
 @pytest.mark.requirement("T-301", "T-306", "T-307")
@@ -111,7 +124,7 @@ def test_what_an_engine_does_not_count_is_left_out_and_not_zero() -> None:
     """Drafts, preemptions and caches of an engine that does not tell them have no family; disconnections are counted."""
     metrics = Metrics(busy)
     text = metrics.text().decode()
-    for name in ("mtp_drafted", "spec_decode", "preemptions", "kv_cache"):
+    for name in ("mtp_drafted", "spec_decode", "preemptions", "kv_cache", "prefix_", "prompt_tokens_reused"):
         assert name not in text
     metrics.disconnected()
     assert readings(metrics)["tensorfold:client_disconnections_total"] == 1

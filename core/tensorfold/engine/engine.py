@@ -211,6 +211,7 @@ class LocalEngine:
             "prefixes": gauges.prefixes,
             "prefix_bytes": gauges.prefix_bytes,
             "prefix_hits_total": gauges.prefix_hits,
+            "prefix_evictions_total": gauges.prefix_evictions,
             "prompt_tokens_begun_total": totals.begun_tokens,
             "prompt_tokens_reused_total": totals.reused_tokens,
             "prompt_tokens_computed_total": totals.computed_tokens,

@@ -82,6 +82,8 @@ class Gauges:
     """Device memory that they hold."""
     prefix_hits: int = 0
     """Prompts so far that began from one."""
+    prefix_evictions: int = 0
+    """Kept prefixes so far that were given up."""
     shelf: ShelfGauges | None = None
     """The kept prompts on disk; None: there is no such place."""
 
@@ -324,6 +326,7 @@ class EngineLoop:
             prefixes=len(self._prefixes),
             prefix_bytes=self._prefixes.bytes,
             prefix_hits=self._prefixes.hits,
+            prefix_evictions=self._prefixes.evictions,
             shelf=self._prefixes.shelf,
         )
 

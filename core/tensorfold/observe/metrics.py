@@ -153,6 +153,23 @@ def _preemptions(status: EngineStatus) -> Iterable[Metric]:
     return _counters(("preemptions",), says, status.details.get("lanes_yielded_total"))
 
 
+def _begun(status: EngineStatus) -> Iterable[Metric]:
+    names = ("prompt_tokens_begun", "prefix_cache_queries")
+    says = "Prompt tokens of requests that have begun."
+    return _counters(names, says, status.details.get("prompt_tokens_begun_total"))
+
+
+def _reused(status: EngineStatus) -> Iterable[Metric]:
+    names = ("prompt_tokens_reused", "prefix_cache_hits")
+    says = "Those of them that came from kept prompts and were not computed."
+    return _counters(names, says, status.details.get("prompt_tokens_reused_total"))
+
+
+def _evictions(status: EngineStatus) -> Iterable[Metric]:
+    says = "Kept prompts that were given up for room."
+    return _counters(("prefix_evictions",), says, status.details.get("prefix_evictions_total"))
+
+
 def _counters(names: Sequence[str], help: str, value: JSON) -> Iterable[Metric]:
     if isinstance(value, int | float):
         for name in names:
@@ -179,7 +196,17 @@ def _ratio(part: JSON, whole: JSON) -> float | None:
     return None
 
 
-_READINGS = (_requests_running, _requests_waiting, _drafted, _accepted, _preemptions, _cache_usage)
+_READINGS = (
+    _requests_running,
+    _requests_waiting,
+    _drafted,
+    _accepted,
+    _preemptions,
+    _begun,
+    _reused,
+    _evictions,
+    _cache_usage,
+)
 
 
 class _Reading(Collector):
