@@ -23,11 +23,12 @@ from tensorfold_backend_cpu.rows import Rows
 from tensorfold_backend_cpu.session import CpuSession
 from tensorfold_model_gemma.family import GemmaFamily
 from tensorfold_model_llama.family import LlamaFamily
+from tensorfold_model_nemotron.family import NemotronFamily
 from tensorfold_model_qwen.family import QwenFamily
 
-NAMES = ("llama", "llama by operations", "gemma3", "qwen3_5")
-"""Layers that are one list of calls, the same by single operations, layers with further norms and factors, and a model
-that computes on the host, too."""
+NAMES = ("llama", "llama by operations", "gemma3", "gemma4", "qwen3_5", "nemotron_h")
+"""Layers that are one list of calls, the same by single operations, layers with further norms and factors, and with
+states of fixed size; the last one computes on the host, too."""
 WIDTHS = (1, 3, 1, 3, 8, 1, 8)
 """Rows of steps: each number is recorded, and played after others."""
 
@@ -67,7 +68,7 @@ def model(name: str, session: CpuSession) -> Model:
     """Tiny and random, whose decoder counts."""
     short, _, unfused = name.partition(" by ")
     config = ModelConfig(FAMILY_CONFIGS[short], {}, "config.json")
-    families: tuple[ModelFamily, ...] = (LlamaFamily(), GemmaFamily(), QwenFamily())
+    families: tuple[ModelFamily, ...] = (LlamaFamily(), GemmaFamily(), QwenFamily(), NemotronFamily())
     family = next(each for each in families if each.claim(config) is not None)
     checkpoint = TinyCheckpoint(config, ArrayTensors(declared_arrays(family, config.values)))
     with pytest.MonkeyPatch.context() as patch:
@@ -125,7 +126,7 @@ def _story(own: Model) -> list[NDArray[np.float32]]:
     return logits
 
 
-@pytest.mark.parametrize("name", NAMES[:3])
+@pytest.mark.parametrize("name", NAMES[:5])
 def test_a_decoder_is_asked_once_for_each_number_of_rows(name: str, session: CpuSession) -> None:
     """Behind a step of more rows, so that no block has to grow."""
     own = model(name, session)
@@ -139,10 +140,42 @@ def test_a_decoder_is_asked_once_for_each_number_of_rows(name: str, session: Cpu
 
 
 def test_a_decoder_that_computes_on_the_host_is_asked_every_time(session: CpuSession) -> None:
-    own = model("qwen3_5", session)
+    own = model("nemotron_h", session)
     runner = own.runner()
     feed(runner, slot_of(runner), own.tokens(25), WIDTHS, "rows")
     assert tuple(asked(own)) == WIDTHS
+
+
+@pytest.mark.parametrize("kept", [0, 1, 2, 5])
+def test_some_rows_of_a_played_step_are_kept(kept: int, session: CpuSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The states after those, whatever was played in between."""
+    own = model("qwen3_5", session)
+
+    def story() -> list[NDArray[np.float32]]:
+        runner = own.runner()
+        tokens = own.tokens(60)
+        slots = [slot_of(runner) for _ in range(2)]
+        for slot in slots:
+            feed(runner, slot, tokens[:20], (20,), "chunk")
+        logits = []
+        for _ in range(3):
+            starts = [runner.length(slot) for slot in slots]
+            output = runner.forward(
+                [Segment(slot, tokens[at : at + 5], at, want="all") for slot, at in zip(slots, starts, strict=True)]
+            )
+            logits += [logits_of(runner, output, place) for place in range(2)]
+            # A step of one row alone comes between, in a sequence of its own.
+            other = slot_of(runner)
+            logits.append(feed(runner, other, tokens[:1], (1,), "rows"))
+            runner.release(other)
+            for slot, at in zip(slots, starts, strict=True):
+                runner.commit(slot, at + kept)
+        return logits
+
+    played = story()
+    plain(monkeypatch)
+    for one, other in zip(played, story(), strict=True):
+        assert one.tobytes() == other.tobytes()
 
 
 def test_draft_heads_have_the_same_bits(session: CpuSession, monkeypatch: pytest.MonkeyPatch) -> None:

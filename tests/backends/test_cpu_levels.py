@@ -43,10 +43,20 @@ for bits in (4, 8):
 for act in ("silu", "gelu", "relu2", "sigmoid"):
     digest.update(session.numpy(ops.glu(x * 4.0, act)).tobytes())
 digest.update(session.numpy(ops.rms_norm(x, None, 1e-5)).tobytes())
+for name in ("softplus", "exp", "tanh"):
+    digest.update(session.numpy(getattr(ops, name)(x * 4.0)).tobytes())
+one, other = x[:1], session.array(rng.standard_normal((13, 1)).astype(np.float32))
+digest.update(session.numpy((x + one) * other).tobytes())
+weight = session.packer.vector(np.ones(64, np.float32))
+for first in (False, True):
+    halves = ops.reshape(x, 13, 2, 64)
+    gated = ops.gated_rms_norm(halves, halves, weight, 1e-5, gate_first=first, act="silu")
+    digest.update(session.numpy(gated).tobytes())
 for mode in ("auto", "exact"):
     session = CpuBackend().open(BackendSettings(threads=2, weights=mode))
     for case in STATE_CASES:
-        if case.name in ("attend usual widths", "attend a window over pages", "attend softcap", "attend sinks"):
+        if case.name.startswith(("attend usual", "attend a window over", "attend softcap", "attend sinks", "short_conv",
+                                 "gated_delta", "ssd")):
             trial = Trial(case, session)
             trial.chunks(0, [61, 61, 61])
             trial.feed("rows", [Part(0, 3)])

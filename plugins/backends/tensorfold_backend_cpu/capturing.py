@@ -103,9 +103,12 @@ class CapturedDecoder:
         if taped is None:
             own = _copy(step)
             made = record(self._machine, _inputs(own), lambda: self._decoder.forward(ops, own))
-            taped = self._forwards.keep(key, made, self._cells.of(own))
+            states = ops.store.cells_of(own)
+            taped = self._forwards.keep(key, made, (*self._cells.of(own), *states))
             if taped is None:
                 return cast("Rows", made)
+            for each in states:
+                each.forget(own)
         for cell in taped.cells:
             cell.refresh(step)
         return taped.tape.play(inputs)

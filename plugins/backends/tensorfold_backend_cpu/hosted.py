@@ -5,20 +5,20 @@ What has a kernel is overridden in `pure` and `ops`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorfold.compute.composed import ComposedOps
 from tensorfold.compute.primitives import Primitives
 from tensorfold.compute.store import ComposedStore
-from tensorfold.contracts.handles import Activation, ConvWeight, Experts, LatentUp, Linear, Router
+from tensorfold.contracts.handles import Experts, LatentUp, Linear, Router
 from tensorfold.contracts.ops import Selection
 from tensorfold.contracts.step import Step
 from tensorfold.errors import BackendError
 from tensorfold_backend_cpu.machine import Machine
-from tensorfold_backend_cpu.recurring import HostOps
 from tensorfold_backend_cpu.rows import Rows
 
 __all__ = ["HostedOps", "ours"]
@@ -38,12 +38,25 @@ def ours(packed: object, kind: type[T]) -> T:
     return packed
 
 
+class _HostOps(ComposedOps[Array]):
+    """Composed on numpy, over products that are given."""
+
+    def __init__(
+        self, primitives: Primitives[Array], store: ComposedStore[Array], linear: Callable[[Array, Linear], Array]
+    ) -> None:
+        super().__init__(primitives, store)
+        self._linear = linear
+
+    def linear(self, x: Array, weight: Linear, *, wide: bool = False) -> Array:
+        return self._linear(x, weight)
+
+
 class HostedOps:
     """Operations that read their arguments on the host, which carries out what is recorded, and compute there."""
 
     def __init__(self, machine: Machine, primitives: Primitives[Array], store: ComposedStore[Array]) -> None:
         self.machine = machine
-        self._composed = HostOps(machine, primitives, store, self._product)
+        self._composed = _HostOps(primitives, store, self._product)
 
     def _product(self, x: Array, weight: Linear) -> Array:
         return np.array(self.linear(Rows.of(self.machine, np.ascontiguousarray(x)), weight).values())
@@ -87,21 +100,7 @@ class HostedOps:
     def layer_norm(self, x: Rows, weight: Rows, bias: Rows | None, eps: float) -> Rows:
         return cast("Rows", self.host("layer_norm", x, weight, bias, eps))
 
-    def gated_rms_norm(
-        self, x: Rows, gate: Rows, weight: Rows, eps: float, *, gate_first: bool, act: Activation
-    ) -> Rows:
-        return cast("Rows", self.host("gated_rms_norm", x, gate, weight, eps, gate_first=gate_first, act=act))
-
     # ---- elementwise -----------------------------------------------------------------------------------------
-
-    def softplus(self, x: Rows) -> Rows:
-        return cast("Rows", self.host("softplus", x))
-
-    def tanh(self, x: Rows) -> Rows:
-        return cast("Rows", self.host("tanh", x))
-
-    def exp(self, x: Rows) -> Rows:
-        return cast("Rows", self.host("exp", x))
 
     def sqrt(self, x: Rows) -> Rows:
         return cast("Rows", self.host("sqrt", x))
@@ -111,12 +110,6 @@ class HostedOps:
 
     def sign(self, x: Rows) -> Rows:
         return cast("Rows", self.host("sign", x))
-
-    def maximum(self, x: Rows, bound: float) -> Rows:
-        return cast("Rows", self.host("maximum", x, bound))
-
-    def softcap(self, x: Rows, cap: float) -> Rows:
-        return cast("Rows", self.host("softcap", x, cap))
 
     # ---- reductions ------------------------------------------------------------------------------------------
 
@@ -163,16 +156,5 @@ class HostedOps:
     ) -> Selection:
         return cast("Selection", self.host("index_topk", step, name, q, k, weights, topk=topk, scale=scale))
 
-    def short_conv(self, step: Step[Rows], name: str, x: Rows, weight: ConvWeight, *, act: Activation | None) -> Rows:
-        return cast("Rows", self.host("short_conv", step, name, x, weight, act=act))
-
     def recent(self, step: Step[Rows], name: str, x: Rows) -> Rows:
         return cast("Rows", self.host("recent", step, name, x))
-
-    def gated_delta(
-        self, step: Step[Rows], name: str, q: Rows, k: Rows, v: Rows, g: Rows, beta: Rows, *, scale: float
-    ) -> Rows:
-        return cast("Rows", self.host("gated_delta", step, name, q, k, v, g, beta, scale=scale))
-
-    def ssd(self, step: Step[Rows], name: str, x: Rows, dt: Rows, a: Rows, b: Rows, c: Rows, d: Rows) -> Rows:
-        return cast("Rows", self.host("ssd", step, name, x, dt, a, b, c, d))

@@ -5,35 +5,27 @@ Both kinds of Step use the same operations, whose bits do not depend on how many
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tensorfold.compute.composed_attention import Selected
-from tensorfold.compute.primitives import Primitives
 from tensorfold.contracts.ops import Selection
 from tensorfold.contracts.states import PAGE
 from tensorfold.contracts.step import Step
 from tensorfold_backend_cpu.attending import Attending
-from tensorfold_backend_cpu.cells import Cells
 from tensorfold_backend_cpu.hosted import ours
 from tensorfold_backend_cpu.kernels.positions import WriteKeys
-from tensorfold_backend_cpu.machine import Machine
-from tensorfold_backend_cpu.mixing import MixingOps
 from tensorfold_backend_cpu.places import Forms
+from tensorfold_backend_cpu.recurring import RecurringOps
 from tensorfold_backend_cpu.rows import Rows, place
-from tensorfold_backend_cpu.state import CpuStore
 
 __all__ = ["CpuOps"]
 
 
-class CpuOps(MixingOps):
+class CpuOps(RecurringOps):
     """All operations over one store."""
-
-    def __init__(self, machine: Machine, cells: Cells, primitives: Primitives[NDArray[Any]], store: CpuStore) -> None:
-        super().__init__(machine, cells, primitives, store.composed)
-        self.store = store
 
     # ---- attention -------------------------------------------------------------------------------------------
 

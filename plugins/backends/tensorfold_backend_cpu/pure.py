@@ -16,9 +16,10 @@ from tensorfold.contracts.step import Step
 from tensorfold_backend_cpu.cells import Cells
 from tensorfold_backend_cpu.handles import CpuEmbedding, CpuLinear
 from tensorfold_backend_cpu.hosted import HostedOps, ours
+from tensorfold_backend_cpu.kernels.arithmetic import FUNCTIONS, Apply
 from tensorfold_backend_cpu.kernels.elementwise import RUN, Activate, Gather, Glu
 from tensorfold_backend_cpu.kernels.embedding import EmbedAffine, EmbedFloats
-from tensorfold_backend_cpu.kernels.norm import RmsNorm
+from tensorfold_backend_cpu.kernels.norm import GatedNorm, RmsNorm
 from tensorfold_backend_cpu.kernels.positions import Rotate
 from tensorfold_backend_cpu.kernels.simd import ACTIVATIONS
 from tensorfold_backend_cpu.machine import Machine
@@ -56,14 +57,33 @@ class PureOps(HostedOps):
         return x.packed().view(sizes)
 
     def split(self, x: Rows, sizes: Sequence[int]) -> tuple[Rows, ...]:
-        if len(x.shape) != 2:
+        wide = x.shape[-1] * x.dtype.itemsize
+        if len(x.shape) == 2:
+            lined, stride = x, x.stride
+        elif x.dtype == np.float32 and len(x.shape) > 2:
+            lined, stride = x.packed(), wide
+        else:
             return cast("tuple[Rows, ...]", self.host("split", x, tuple(sizes)))
         parts: list[Rows] = []
         offset = 0
         for size in sizes:
-            parts.append(x.view((x.shape[0], size), offset * x.dtype.itemsize, x.stride))
+            part = lined.view((x.count // x.shape[-1], size), offset * x.dtype.itemsize, stride)
+            parts.append(part if len(x.shape) == 2 else part.copy().view((*x.shape[:-1], size)))
             offset += size
         return tuple(parts)
+
+    def concat(self, xs: Sequence[Rows], axis: int = -1) -> Rows:
+        shape, last = xs[0].shape, len(xs[0].shape) - 1
+        if axis not in (-1, last) or last == 0 or any(each.dtype != np.float32 for each in xs):
+            return super().concat(xs, axis)
+        columns = sum(each.shape[-1] for each in xs)
+        out = Rows.new(self.machine, (*shape[:-1], columns))
+        offset = 0
+        for each in xs:
+            lined = self.reshape(each, -1, each.shape[-1])
+            lined.copy(out.view(lined.shape, 4 * offset, 4 * columns))
+            offset += each.shape[-1]
+        return out
 
     def rows(self, x: Rows, index: Rows) -> Rows:
         if len(index.shape) == 1 and index.dtype == np.int32 and x.dtype == np.float32:
@@ -161,7 +181,68 @@ class PureOps(HostedOps):
         )
         return out
 
+    def gated_rms_norm(
+        self, x: Rows, gate: Rows, weight: Rows, eps: float, *, gate_first: bool, act: Activation
+    ) -> Rows:
+        columns = x.shape[-1]
+        normed, opening = x.floats(), gate.floats()
+        rows = x.shape[0]
+        # What is between rows does not matter as long as a row's groups follow each other.
+        groups = x.count // (rows * columns)
+        out = Rows.new(self.machine, x.shape)
+        self.machine.call(
+            GatedNorm(
+                items=rows * groups,
+                x=normed.address,
+                x_stride=normed.stride,
+                gate=opening.address,
+                gate_stride=opening.stride,
+                groups=groups,
+                columns=columns,
+                weight=weight.address,
+                weights=weight.count // columns,
+                eps=float(eps),
+                act=ACTIVATIONS.index(act),
+                gate_first=int(gate_first),
+                out=out.address,
+            ),
+            normed.owner,
+            opening.owner,
+            weight.owner,
+        )
+        return out
+
     # ---- elementwise -----------------------------------------------------------------------------------------
+
+    def apply(self, function: str, x: Rows, parameter: float = 0.0, *, out: Rows | None = None) -> Rows:
+        """A function of every element, by its name in `FUNCTIONS`."""
+        flat = x.packed()
+        made = Rows.new(self.machine, x.shape) if out is None else out
+        call = Apply(
+            items=-(-x.count // RUN),
+            x=flat.address,
+            count=x.count,
+            function=FUNCTIONS.index(function),
+            parameter=float(parameter),
+            out=made.address,
+        )
+        self.machine.call(call, flat.owner, made.owner)
+        return made
+
+    def softplus(self, x: Rows) -> Rows:
+        return self.apply("softplus", x)
+
+    def tanh(self, x: Rows) -> Rows:
+        return self.apply("tanh", x)
+
+    def exp(self, x: Rows) -> Rows:
+        return self.apply("exp", x)
+
+    def maximum(self, x: Rows, bound: float) -> Rows:
+        return self.apply("maximum", x, bound)
+
+    def softcap(self, x: Rows, cap: float) -> Rows:
+        return self.apply("softcap", x, cap)
 
     def activate(self, x: Rows, act: Activation) -> Rows:
         flat = x.packed()

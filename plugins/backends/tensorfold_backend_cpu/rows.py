@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, Final, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorfold.errors import BackendError
+from tensorfold_backend_cpu.kernels.arithmetic import Combine
 from tensorfold_backend_cpu.kernels.elementwise import RUN, Add, Gather, Scale
 from tensorfold_backend_cpu.kernels.quantized import BLOCK, Quantize
 from tensorfold_backend_cpu.machine import Machine
@@ -28,6 +31,29 @@ def blocks(columns: int) -> int:
 def place(x: Rows) -> Place:
     """Where rows lie."""
     return Place(x.address, x.stride)
+
+
+@dataclass(frozen=True, slots=True)
+class _Repeats:
+    """How one array meets another that is larger or the same, both laid out in lines of the larger's last axis."""
+
+    rows: int
+    """Lines of the smaller, after which it begins again."""
+    step: int
+    """Numbers of a line of the smaller: one, or as many as there are columns."""
+    columns: int
+
+    @staticmethod
+    def of(shape: tuple[int, ...], other: tuple[int, ...]) -> _Repeats | None:
+        """None: the smaller does not repeat as a whole."""
+        if not other or len(other) > len(shape) or other[-1] not in (1, shape[-1]):
+            return None
+        leading = other[:-1]
+        while leading[:1] == (1,):
+            leading = leading[1:]
+        if leading != shape[len(shape) - 1 - len(leading) : -1]:
+            return None
+        return _Repeats(math.prod(leading), other[-1], shape[-1])
 
 
 class Rows:
@@ -123,9 +149,9 @@ class Rows:
             return self
         return self.copy()
 
-    def copy(self) -> Rows:
-        """These floats in memory of their own, without gaps."""
-        copy = Rows.new(self.machine, self.shape)
+    def copy(self, out: Rows | None = None) -> Rows:
+        """These floats in memory of their own, or in that of `out`, without gaps."""
+        copy = Rows.new(self.machine, self.shape) if out is None else out
         self.machine.call(
             Gather(
                 items=self.shape[0],
@@ -139,6 +165,39 @@ class Rows:
             self.owner,
         )
         return copy
+
+    def combine(self, other: Rows, *, product: bool, out: Rows | None = None) -> Rows:
+        """The sum or product with floats of the same shape, or of one that repeats along this.
+
+        Raises:
+            BackendError: it does not repeat as a whole.
+        """
+        repeats = _Repeats.of(self.shape, other.shape)
+        if repeats is None:
+            raise BackendError(f"rows {other.shape} do not repeat along rows {self.shape}")
+        flat = len(self.shape) == 2
+        lined = self if flat or self.whole else self.packed()
+        alike = flat and other.shape == self.shape
+        met = other if alike else other.packed()
+        made = Rows.new(self.machine, self.shape) if out is None else out
+        self.machine.call(
+            Combine(
+                items=self.count // repeats.columns,
+                a=lined.address,
+                a_stride=lined.stride if flat else 4 * repeats.columns,
+                b=met.address,
+                b_stride=met.stride if alike else 4 * repeats.step,
+                b_rows=repeats.rows,
+                single=int(repeats.step < repeats.columns),
+                columns=repeats.columns,
+                product=int(product),
+                out=made.address,
+                out_stride=4 * repeats.columns,
+            ),
+            lined.owner,
+            met.owner,
+        )
+        return made
 
     def integers(self, step: int) -> Target:
         """The rows `[R, columns]` as integers with a scale for each `step` columns; made once.
@@ -174,7 +233,9 @@ class Rows:
     # ---- what families may do --------------------------------------------------------------------------------
 
     def __add__(self, other: Any) -> Rows:
-        if isinstance(other, Rows) and other.shape == self.shape and other.dtype == self.dtype == _FLOAT:
+        if self._meets(other):
+            if other.shape != self.shape:
+                return self._with(other, product=False)
             a, b = self.packed(), other.packed()
             out = Rows.new(self.machine, self.shape)
             self.machine.call(
@@ -195,9 +256,22 @@ class Rows:
                 x.owner,
             )
             return out
+        if self._meets(other):
+            return self._with(other, product=True)
         return Rows.of(self.machine, np.asarray(self.values() * _host(other)))
 
     __rmul__ = __mul__
+
+    def _meets(self, other: Any) -> TypeGuard[Rows]:
+        """Whether a kernel combines this with the other."""
+        if not isinstance(other, Rows) or not self.count or not self.dtype == other.dtype == _FLOAT:
+            return False
+        larger, smaller = _by_size(self, other)
+        return _Repeats.of(larger.shape, smaller.shape) is not None
+
+    def _with(self, other: Rows, *, product: bool) -> Rows:
+        larger, smaller = _by_size(self, other)
+        return larger.combine(smaller, product=product)
 
     def __getitem__(self, index: Any) -> Rows:
         if isinstance(index, slice) and self.shape:
@@ -206,6 +280,11 @@ class Rows:
                 return self.view((max(0, last - first), *self.shape[1:]), first * self.stride, self.stride)
         # A copy, for the memory may be lent again when this object goes.
         return Rows.of(self.machine, np.array(self.values()[index]))
+
+
+def _by_size(one: Rows, other: Rows) -> tuple[Rows, Rows]:
+    """The larger first."""
+    return (one, other) if one.count >= other.count else (other, one)
 
 
 def _host(other: Any) -> Any:

@@ -31,7 +31,7 @@ from tensorfold_backend_cpu.state import CpuStore, page_bytes
 
 __all__ = ["CpuSession"]
 
-_KERNELS: Final = 2
+_KERNELS: Final = 3
 """Goes up whenever the bits of an operation change."""
 _CHUNK: Final = 512
 _CHUNK_PRODUCTS: Final = 1 << 37
@@ -105,7 +105,7 @@ class CpuSession:
         """All states, as zeros."""
         if any(isinstance(spec, Recurrent) for spec in states.values()):
             compile_recurrences()
-        return CpuStore(self._primitives, states, pages, slots, half=self._half)
+        return CpuStore(self.machine, self._primitives, states, pages, slots, half=self._half)
 
     def ops(self, kind: Kind, store: StateStore, states: Mapping[str, StateSpec]) -> Ops[Rows]:
         """The operations of either kind."""

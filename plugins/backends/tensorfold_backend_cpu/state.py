@@ -6,19 +6,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypedDict
+from typing import Any, TypedDict, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tensorfold.compute.primitives import Primitives
-from tensorfold.compute.store import ComposedStore, state_bytes
+from tensorfold.compute.store import ComposedStore, SavedStates, state_bytes
 from tensorfold.contracts.backend import Saved
-from tensorfold.contracts.states import KV, PAGE, Group, StateSpec, TableKey, is_paged
+from tensorfold.contracts.states import KV, PAGE, Conv, Group, Recurrent, StateSpec, TableKey, is_paged
+from tensorfold.contracts.step import Step
 from tensorfold.errors import BackendError
+from tensorfold_backend_cpu.machine import Machine
 from tensorfold_backend_cpu.memory import Memory
+from tensorfold_backend_cpu.rows import Rows
+from tensorfold_backend_cpu.slots import SlotCell
 
 __all__ = ["CpuStore", "KeyPool", "page_bytes"]
+
+S = TypeVar("S", Conv, Recurrent)
 
 
 def _line(width: int) -> int:
@@ -100,6 +106,7 @@ class CpuStore:
 
     def __init__(
         self,
+        machine: Machine,
         primitives: Primitives[NDArray[Any]],
         states: Mapping[str, StateSpec],
         pages: Mapping[TableKey, int],
@@ -107,12 +114,16 @@ class CpuStore:
         *,
         half: bool,
     ) -> None:
+        self._primitives = primitives
         self._pools = {
             name: KeyPool.of(spec, pages[TableKey.of(spec)], half=half)
             for name, spec in states.items()
             if isinstance(spec, KV)
         }
-        others = {name: spec for name, spec in states.items() if not isinstance(spec, KV)}
+        self._cells = {
+            name: SlotCell(machine, spec, slots) for name, spec in states.items() if isinstance(spec, Conv | Recurrent)
+        }
+        others = {name: spec for name, spec in states.items() if not isinstance(spec, KV | Conv | Recurrent)}
         self.composed: ComposedStore[NDArray[Any]] = ComposedStore(primitives, others, pages, slots)
         """States that composed operations use."""
         self.bytes = sum(
@@ -132,27 +143,67 @@ class CpuStore:
             raise BackendError(f"state {name!r} is not declared as KV, and this operation needs KV")
         return found
 
+    def slot_cell(self, name: str, kind: type[S]) -> tuple[SlotCell, S]:
+        """A declared fixed-size state that kernels compute in place, and its declaration.
+
+        Raises:
+            BackendError: there is no such state.
+        """
+        cell = self._cells.get(name)
+        if cell is None or not isinstance(cell.spec, kind):
+            raise BackendError(f"state {name!r} is not declared as {kind.__name__}, and this operation needs that")
+        return cell, cell.spec
+
+    def cells_of(self, step: Step[Rows]) -> tuple[SlotCell, ...]:
+        """Those that were pointed to a Step, and to no other since."""
+        return tuple(each for each in self._cells.values() if each.shows(step))
+
     # ---- for the core ----------------------------------------------------------------------------------------
 
     def commit(self, slot: int, group: Group, start: int, rows: int, length: int) -> None:
         """Of the `rows` open rows that began at `start`, keep the first `length - start`."""
         self.composed.commit(slot, group, start, rows, length)
+        for cell in self._cells_of(group).values():
+            cell.commit(slot, length - start)
 
     def reset(self, slot: int, group: Group) -> None:
         """The slot's fixed-size states become zeros; open rows are dropped."""
         self.composed.reset(slot, group)
+        for cell in self._cells_of(group).values():
+            cell.reset(slot)
 
     def save(self, slot: int, group: Group) -> Saved:
         """A copy of the slot's fixed-size states, with no rows open."""
-        return self.composed.save(slot, group)
+        others = self.composed.save(slot, group)
+        own = {name: cell.read(slot) for name, cell in self._cells_of(group).items()}
+        return self._saved(own, others)
 
     def load(self, slot: int, group: Group, saved: Saved) -> None:
         """The slot's fixed-size states become those saved."""
         self.composed.load(slot, group, saved)
+        states = cast("SavedStates[NDArray[Any]]", saved).states
+        for name, cell in self._cells_of(group).items():
+            cell.write(slot, states[name])
 
     def import_saved(self, group: Group, states: Mapping[str, NDArray[Any]]) -> Saved:
         """What `Saved.export` gave."""
-        return self.composed.import_saved(group, states)
+        others = self.composed.import_saved(group, states)
+        own: dict[str, NDArray[Any]] = {}
+        for name, cell in self._cells_of(group).items():
+            given = states.get(name)
+            if given is None:
+                raise BackendError(f"a saved slot lacks the state {name}")
+            if given.shape != cell.shape:
+                raise BackendError(f"{name} was exported with shape {given.shape}, and its state has {cell.shape}")
+            own[name] = np.array(given, np.float32)
+        return self._saved(own, others)
+
+    def _saved(self, own: Mapping[str, NDArray[Any]], others: SavedStates[NDArray[Any]]) -> Saved:
+        size = others.bytes + sum(each.nbytes for each in own.values())
+        return SavedStates(self._primitives, {**others.states, **own}, size)
+
+    def _cells_of(self, group: Group) -> Mapping[str, SlotCell]:
+        return {name: cell for name, cell in self._cells.items() if cell.spec.group == group}
 
     def copy_page(self, table: TableKey, source: int, target: int) -> None:
         """Copy one page of every state of a table."""

@@ -1,4 +1,4 @@
-"""Root mean square normalization of rows, as floats, as integers, or both."""
+"""Root mean square normalization of rows, as floats, as integers, or both; or gated, as floats."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from tensorfold_backend_cpu.kernels.calls import Call, done_by, numbers
 from tensorfold_backend_cpu.kernels.compiling import kernel, real
+from tensorfold_backend_cpu.kernels.elementwise import activated
 from tensorfold_backend_cpu.kernels.quantized import quantize_columns
 from tensorfold_backend_cpu.kernels.simd import (
     field,
@@ -22,7 +23,7 @@ from tensorfold_backend_cpu.kernels.simd import (
     sum_lanes,
 )
 
-__all__ = ["RmsNorm", "normalize", "rms_norm"]
+__all__ = ["GatedNorm", "RmsNorm", "gated_norm", "normalize", "rms_norm"]
 
 
 @kernel
@@ -83,3 +84,60 @@ def rms_norm(call: int, row: int, scratch: int) -> None:
     normalize(field(call, _X) + row * field(call, _X_STRIDE), weight, columns, real_field(call, _EPS), place)
     if target:
         quantize_columns(place, columns, field(call, _STEP), 0, field(call, _PADDED), target, row)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatedNorm(Call):
+    """norm(x * act(gate)) or norm(x) * act(gate); an item is a group of a row."""
+
+    x: int
+    x_stride: int
+    """Bytes from row to row, whose groups follow each other."""
+    gate: int
+    gate_stride: int
+    groups: int
+    columns: int
+    """Of a group."""
+    weight: int
+    """`[weights, columns]` floats."""
+    weights: int
+    """Group g has weight g modulo this."""
+    eps: float
+    act: int
+    gate_first: int
+    out: int
+    """`[R, groups, columns]`."""
+
+
+(_GX, _GX_STRIDE, _GATE, _GATE_STRIDE, _GROUPS, _WIDTH, _GWEIGHT, _GWEIGHTS, _GEPS, _ACT, _GATE_FIRST, _GOUT) = numbers(
+    GatedNorm
+)
+
+
+@kernel
+def gated(x: int, gate: int, columns: int, act: int, out: int) -> None:
+    """x * act(gate). `out` may be `x`."""
+    for start in range(0, columns, 16):
+        left = columns - start
+        if left >= 16:
+            store(out + 4 * start, multiply(load(x + 4 * start), activated(load(gate + 4 * start), act)))
+        else:
+            opened = activated(load_first(gate + 4 * start, left), act)
+            store_first(out + 4 * start, multiply(load_first(x + 4 * start, left), opened), left)
+
+
+@done_by(GatedNorm)
+def gated_norm(call: int, item: int, scratch: int) -> None:
+    """One item of `GatedNorm`."""
+    groups, columns, act = field(call, _GROUPS), field(call, _WIDTH), field(call, _ACT)
+    row, place = item // groups, 4 * columns * (item % groups)
+    x = field(call, _GX) + row * field(call, _GX_STRIDE) + place
+    gate = field(call, _GATE) + row * field(call, _GATE_STRIDE) + place
+    weight = field(call, _GWEIGHT) + 4 * columns * (item % field(call, _GWEIGHTS))
+    out, eps = field(call, _GOUT) + 4 * columns * item, real_field(call, _GEPS)
+    if field(call, _GATE_FIRST):
+        gated(x, gate, columns, act, out)
+        normalize(out, weight, columns, eps, out)
+    else:
+        normalize(x, weight, columns, eps, out)
+        gated(out, gate, columns, act, out)

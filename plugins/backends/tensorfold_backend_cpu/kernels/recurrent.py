@@ -27,7 +27,7 @@ from tensorfold_backend_cpu.kernels.simd import (
     sum_lanes,
 )
 
-__all__ = ["RUN_WORDS", "GatedDelta", "StateSpace"]
+__all__ = ["RUN_WORDS", "GatedDelta", "StateSpace", "put", "some"]
 
 RUN_WORDS: Final = 4
 """Of a sequence: its first row, its rows, and the addresses of its state before and after."""
@@ -38,7 +38,7 @@ class GatedDelta(Call):
     """S <- fade S; S <- S + key (beta (value - S key)); out = S query, with S `[k_width, v_width]` of each head."""
 
     runs: int
-    """`[sequences, 4]` words."""
+    """Address of a word with that of `[sequences, 4]` words: a Step's own are put there."""
     heads: int
     shared: int
     """Value heads that share a key head."""
@@ -111,7 +111,7 @@ def delta_row(call: int, row: int, head: int, column: int, count: int, source: i
 def gated_delta(call: int, item: int, scratch: int) -> None:
     """One item of `GatedDelta`: a few columns at a time go through all rows, so that they stay close."""
     heads, v_width = field(call, _HEADS), field(call, _V_WIDTH)
-    run, head = field(call, _RUNS) + 8 * RUN_WORDS * (item // heads), item % heads
+    run, head = field(field(call, _RUNS), 0) + 8 * RUN_WORDS * (item // heads), item % heads
     first, rows = field(run, 0), field(run, 1)
     size = 4 * field(call, _K_WIDTH) * v_width
     before, after = field(run, 2) + size * head, field(run, 3) + size * head
@@ -127,7 +127,7 @@ class StateSpace(Call):
     """S <- fade S + entering written; out = S read, with S `[width, states]` of each head."""
 
     runs: int
-    """`[sequences, 4]` words."""
+    """As above."""
     heads: int
     shared: int
     """Heads of a group."""
@@ -150,7 +150,7 @@ class StateSpace(Call):
 def state_space(call: int, item: int, scratch: int) -> None:
     """One item of `StateSpace`."""
     heads, width, states = field(call, _S_HEADS), field(call, _WIDTH), field(call, _STATES)
-    run, head = field(call, _S_RUNS) + 8 * RUN_WORDS * (item // heads), item % heads
+    run, head = field(field(call, _S_RUNS), 0) + 8 * RUN_WORDS * (item // heads), item % heads
     first, rows = field(run, 0), field(run, 1)
     shared = field(call, _S_SHARED)
     size = 4 * width * states

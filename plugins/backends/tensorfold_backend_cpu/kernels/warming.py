@@ -12,14 +12,16 @@ from typing import Final
 import structlog
 
 from tensorfold.compute.host import usable_processors
+from tensorfold_backend_cpu.kernels.arithmetic import Apply, Combine
 from tensorfold_backend_cpu.kernels.attention import ATTEND_KERNELS
 from tensorfold_backend_cpu.kernels.cache import folder
 from tensorfold_backend_cpu.kernels.compiling import Kernel
+from tensorfold_backend_cpu.kernels.convolution import ShortConv
 from tensorfold_backend_cpu.kernels.elementwise import Activate, Add, Gather, Glu, Scale
 from tensorfold_backend_cpu.kernels.embedding import EmbedAffine, EmbedFloats
 from tensorfold_backend_cpu.kernels.gumbel import Contend
 from tensorfold_backend_cpu.kernels.joining import Join
-from tensorfold_backend_cpu.kernels.norm import RmsNorm
+from tensorfold_backend_cpu.kernels.norm import GatedNorm, RmsNorm
 from tensorfold_backend_cpu.kernels.positions import PreparedAttention, Rotate, WriteKeys
 from tensorfold_backend_cpu.kernels.quantized import Quantize
 from tensorfold_backend_cpu.kernels.recurrent import GatedDelta, StateSpace
@@ -78,7 +80,7 @@ def compile_kernels(*, half: bool) -> None:
 
 def compile_recurrences() -> None:
     """Those that only some models need."""
-    _make([GatedDelta.kernel, StateSpace.kernel])
+    _make([each.kernel for each in (Apply, Combine, GatedDelta, GatedNorm, ShortConv, StateSpace)])
 
 
 def make_attention(half: bool) -> None:
