@@ -14,14 +14,16 @@ from typing import Any
 
 import pytest
 
+from tensorfold.checkpoint.gguf_reader import GgufFile
 from tensorfold.checkpoint.open import open_checkpoint
 from tensorfold.cli.assemble import assemble
 from tensorfold.cli.early import take_early
 from tensorfold.cli.program import run
 from tensorfold.errors import CheckpointError, CheckpointNotFound, CheckpointUnsupported, ConfigError
 from tensorfold.plugins import Plugins, Wanted
-from tensorfold.testing.declared_checkpoint import write_declared, write_declared_drafter
+from tensorfold.testing.declared_checkpoint import declared_drafter_arrays, write_declared, write_declared_drafter
 from tensorfold.testing.family_configs import DRAFTER_CONFIGS, FAMILY_CONFIGS
+from tensorfold.testing.gguf_drafter import write_assistant_gguf
 from tensorfold.testing.tiny import write_tiny
 from tensorfold.testing.tiny_gguf import write_tiny_gguf
 from tensorfold_extra_checkpoints import download as downloading
@@ -384,6 +386,27 @@ def test_a_gguf_file_that_cannot_be_run_is_refused_by_its_first_bytes(
     ):
         pull(files=("bad.gguf",))
     assert "bad.gguf" not in pull.said.begun
+
+
+def test_a_drafter_in_a_gguf_file_is_told_by_its_first_bytes(
+    pull: Puller, repository: Repository, tmp_path: Path
+) -> None:
+    """What it is for is said; numbers that lie further behind and are asked for are no reason to refuse it."""
+    config = DRAFTER_CONFIGS["gemma4"]
+    arrays = declared_drafter_arrays(GemmaFamily(), config)
+    good = write_assistant_gguf(tmp_path / "good.gguf", config, arrays).read_bytes()
+    bad = write_assistant_gguf(tmp_path / "bad.gguf", config, arrays, metadata={"nextn_predict_layers": 1}).read_bytes()
+    start = GgufFile(tmp_path / "good.gguf").tensors["rope_freqs.weight"].offset
+    repository.files = {"good.gguf": good, "again.gguf": good, "bad.gguf": bad}
+    pull.head = start + 4096
+    assert pull(files=("good.gguf",)).read_bytes() == good
+    (said,) = pull.said.lines
+    assert said.startswith("good.gguf drafts for a Gemma 4 of hidden size 64") and said.endswith("as --draft-model")
+    with pytest.raises(CheckpointUnsupported, match=r"^bad\.gguf: nextn_predict_layers is 1"):
+        pull(files=("bad.gguf",))
+    pull.head = start
+    repository.files["again.gguf"] = good + bytes(32)
+    assert pull(files=("again.gguf",)).read_bytes() == good + bytes(32)
 
 
 def test_first_bytes_that_do_not_tell_are_no_reason_to_refuse(

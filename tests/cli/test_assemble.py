@@ -14,8 +14,14 @@ from tensorfold.cli.early import take_early
 from tensorfold.cli.startup import ready_block
 from tensorfold.contracts.states import TableKey
 from tensorfold.errors import CheckpointNotFound, CheckpointUnsupported, ConfigError
-from tensorfold.testing.declared_checkpoint import declared_arrays, write_declared, write_declared_drafter
+from tensorfold.testing.declared_checkpoint import (
+    declared_arrays,
+    declared_drafter_arrays,
+    write_declared,
+    write_declared_drafter,
+)
 from tensorfold.testing.family_configs import DRAFTER_CONFIGS, FAMILY_CONFIGS
+from tensorfold.testing.gguf_drafter import write_assistant_gguf
 from tensorfold.testing.quantized import float8, mlx_affine
 from tensorfold.testing.safetensors_writer import Stored, write_stored
 from tensorfold.testing.tiny import write_texts
@@ -118,6 +124,20 @@ def test_a_drafter_of_its_own_checkpoint_is_read_and_told_of(tmp_path: Path) -> 
     assert ready.memory.pages == alone.memory.pages
 
 
+def test_a_drafter_may_be_a_gguf_file(tmp_path: Path) -> None:
+    """For a model in a folder; alone it is refused with the flag's name, and for another model with the key."""
+    model, _ = gemma_and_drafter(tmp_path)
+    family, config = GemmaFamily(), DRAFTER_CONFIGS["gemma4"]
+    arrays = declared_drafter_arrays(family, config)
+    file = write_assistant_gguf(tmp_path / "drafter.gguf", config, arrays, "Q8_0")
+    assert block(assembled(model, draft_model=str(file)))["drafter"] == str(file)
+    with pytest.raises(CheckpointUnsupported, match=r"drafter\.gguf: .*give this checkpoint as --draft-model"):
+        assembled(file)
+    other = write_assistant_gguf(tmp_path / "other.gguf", config, arrays, metadata={"attention.sliding_window": 8})
+    with pytest.raises(CheckpointUnsupported, match=r"other\.gguf: text_config\.sliding_window is 8"):
+        assembled(model, draft_model=str(other))
+
+
 def test_a_drafter_is_named_as_a_model_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`ORG/NAME`, from the Hub's cache."""
     model, drafter = gemma_and_drafter(tmp_path)
@@ -142,7 +162,7 @@ def test_a_drafter_that_cannot_be_meant_is_refused_by_name(tmp_path: Path) -> No
         assembled(model, draft_model=str(drafter), drafts="off")
     with pytest.raises(CheckpointNotFound, match="nowhere"):
         assembled(model, draft_model=str(tmp_path / "nowhere"))
-    with pytest.raises(CheckpointUnsupported, match="is a file, and drafters are read from folders"):
+    with pytest.raises(CheckpointUnsupported, match=r"drafter\.gguf: general\.architecture is 'llama'"):
         assembled(model, draft_model=str(write_tiny_gguf(tmp_path / "drafter.gguf")))
     with pytest.raises(CheckpointUnsupported, match="--draft-model"):
         assembled(drafter)

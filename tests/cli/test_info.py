@@ -7,12 +7,15 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
 from tensorfold.cli.program import run
-from tensorfold.testing.declared_checkpoint import write_declared, write_declared_drafter
+from tensorfold.testing.declared_checkpoint import declared_drafter_arrays, write_declared, write_declared_drafter
 from tensorfold.testing.family_configs import DRAFTER_CONFIGS, FAMILY_CONFIGS
+from tensorfold.testing.gguf_drafter import write_assistant_gguf
+from tensorfold.testing.gguf_writer import encode_tensor
 from tensorfold.testing.quantized import mlx_affine
 from tensorfold.testing.safetensors_writer import Stored, write_stored
 from tensorfold.testing.tiny import TinyModel, tiny_config, tiny_weights, write_texts, write_tiny
@@ -193,6 +196,36 @@ def test_a_drafters_config_alone_tells_of_it(pair: tuple[Path, Path], capsys: py
     file.write_bytes(stored.replace(b"pre_projection", b"any_projection"))
     assert "pre_projection.weight is missing" in told(capsys, drafter)["problem"]
     assert "they do not fit" in text(capsys, drafter)
+
+
+def test_a_drafter_in_a_gguf_file_is_told_of(
+    pair: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As one in a folder is, alone and beside its model; what its types take, and tables that are left."""
+    model, folder = pair
+    family, config = GemmaFamily(), DRAFTER_CONFIGS["gemma4"]
+    tables = {"masked_embd_ordering": encode_tensor(np.zeros(2, np.float32), "F32")}
+    file = write_assistant_gguf(
+        tmp_path / "drafter.gguf", config, declared_drafter_arrays(family, config), "Q8_0", tensors=tables
+    )
+    found, original = told(capsys, file), told(capsys, folder)
+    for key in ("family", "drafts_for", "parameters", "layers", "hidden", "vocabulary", "bytes_per_token"):
+        assert found[key] == original[key]
+    assert set(found["stored"]["tensors"]) == {"F32", "Q8_0"} and found["problem"] is None
+    assert found["stored"]["bytes"] == found["memory"]["weights"] < original["memory"]["weights"] / 2
+    assert found["left"] == {"masked_embedding": 1}
+    shown = text(capsys, file)
+    assert f"--draft-model {file}" in shown and "masked_embedding (1 tensors)" in shown
+    beside = told(capsys, model, "--draft-model", file)
+    assert beside["drafter"] == {key: each for key, each in found.items() if key != "name"}
+    small = write_assistant_gguf(
+        tmp_path / "small.gguf",
+        config,
+        declared_drafter_arrays(family, config),
+        metadata={"embedding_length_out": 32},
+    )
+    assert run(["info", str(model), "--draft-model", str(small)], {}) == 2
+    assert "small.gguf: backbone_hidden_size is 32, and the target's is 64" in capsys.readouterr().err
 
 
 def test_a_drafter_that_does_not_fit_is_refused(

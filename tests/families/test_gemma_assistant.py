@@ -2,37 +2,30 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from structlog.testing import capture_logs
 
-from tensorfold.chat.plain import PlainFormat
 from tensorfold.checkpoint.folder import FolderCheckpoint
-from tensorfold.compute.memory import plan_memory
-from tensorfold.compute.runner import HiddenRows, Runner
-from tensorfold.compute.weights import TensorSource, load_decoder, load_drafter
+from tensorfold.compute.runner import HiddenRows
+from tensorfold.compute.weights import TensorSource
 from tensorfold.contracts.backend import Session
 from tensorfold.contracts.family import CanPair
 from tensorfold.contracts.model_config import ModelConfig
 from tensorfold.contracts.step import Segment
 from tensorfold.contracts.tensors import Dense
-from tensorfold.engine.depth import Deepest
-from tensorfold.engine.engine import LocalEngine
-from tensorfold.engine.settings import EngineSettings
 from tensorfold.errors import BackendError, CheckpointUnsupported, WeightsMismatch
-from tensorfold.ir import Answer, Limits, Request, Sampling, TokensPrompt
 from tensorfold.testing.array_tensors import ArrayTensors, arrays_of
+from tensorfold.testing.drafted_pair import DraftedPair, drafted_requests, told
 from tensorfold.testing.family_model import feed, slot_of
-from tensorfold.testing.toy_engine import answer_all, running
-from tensorfold.testing.toy_tokenizer import ToyPrompts, ToyTokenizer
 from tensorfold_model_gemma.family import GemmaFamily
+
+WritesPair: TypeAlias = Callable[[Path, Mapping[str, Any], Mapping[str, Any]], tuple[list[int], NDArray[np.float32]]]
 
 SLIDING, FULL = "sliding_attention", "full_attention"
 VOCABULARY, HIDDEN, WIDTH, HEADS, HEAD_DIM, FULL_DIM = 96, 32, 40, 4, 8, 16
@@ -133,69 +126,17 @@ class Tensors(ArrayTensors):
         return Dense(self._order, "i64") if name == ORDER and self._order is not None else super().read(name)
 
 
-class _Borrowed(Runner[Any]):
-    """A runner that leaves its session open."""
-
-    def close(self) -> None:
-        return
-
-
-@dataclass(frozen=True)
-class Pair:
-    """A target and its drafter on one session."""
-
-    session: Session[Any]
-    target: ModelConfig
-    weights: TensorSource
-    drafter: ModelConfig
-    drafter_weights: TensorSource
-
-    def runner(self, chunk: int = 16) -> Runner[Any]:
-        """With room for four sequences."""
-        family = GemmaFamily()
-        decoder = load_decoder(family, self.target, self.weights, self.session.packer)
-        paired = load_drafter(family, self.target, decoder, self.drafter, self.drafter_weights, self.session.packer)
-        geometry = family.geometry(self.target).with_shared_draft()
-        plan = plan_memory(geometry, self.session, lanes=4, context=256, budget=1 << 26, chunk=chunk)
-        return _Borrowed(paired, self.session, geometry, lanes=4, pages=plan.pages, identity="tiny", chunk=chunk)
-
-    def answers(self, requests: Sequence[Request], *, together: bool) -> list[Answer]:
-        """Replies whose guesses come from the drafter alone."""
-
-        async def served() -> list[Answer]:
-            tokenizer = ToyTokenizer([])
-            engine = LocalEngine(
-                self.runner(),
-                prompts=ToyPrompts(tokenizer),
-                tokenizer=tokenizer,
-                chat=PlainFormat(),
-                settings=EngineSettings(),
-                depth=Deepest(),
-            )
-            async with running(engine):
-                return await answer_all(engine, requests, together=together)
-
-        return asyncio.run(served())
-
-
-def requests(*, draft: bool, tokens: int) -> list[Request]:
-    """Greedy and sampled ones, with prompts of unlike lengths, up to more than the window."""
-    samplings = (Sampling(temperature=0.0), Sampling(temperature=1.0, seed=4), Sampling(temperature=0.8, top_p=0.9))
-    return [
-        Request(
-            id=str(number),
-            prompt=TokensPrompt(tuple((7 * place + number) % VOCABULARY for place in range(5 + 21 * number))),
-            sampling=sampling,
-            limits=Limits(max_tokens=tokens, ignore_eos=True),
-            logprobs=1,
-            draft=draft,
-        )
-        for number, sampling in enumerate(samplings)
-    ]
-
-
-def told(answers: Sequence[Answer]) -> list[Any]:
-    return [(answer.token_sha, answer.choices) for answer in answers]
+def paired(
+    session: Session[Any], target: ModelConfig, weights: TensorSource, drafter: ModelConfig, own: TensorSource
+) -> DraftedPair:
+    return DraftedPair(
+        session=session,
+        family=GemmaFamily(),
+        target=target,
+        weights=weights,
+        drafter=drafter,
+        drafter_weights=own,
+    )
 
 
 # ---- exactness -----------------------------------------------------------------------------------------------
@@ -205,16 +146,16 @@ def told(answers: Sequence[Answer]) -> list[Any]:
 def test_replies_drafted_by_it_are_the_serial_ones(each_session: Session[Any], clusters: bool) -> None:
     """A drafter that knows nothing: wrong guesses at every length, across pages and windows, alone and together."""
     own = arrays(OWN, drafter=True)
-    pair = Pair(
+    pair = paired(
         each_session,
         config(TARGET),
         ArrayTensors(arrays(TARGET, drafter=False)),
         config(CLUSTERED if clusters else DRAFTER),
         Tensors(clustered(own) if clusters else own),
     )
-    serial = pair.answers(requests(draft=False, tokens=70), together=False)
+    serial = pair.answers(drafted_requests(VOCABULARY, draft=False, tokens=70), together=False)
     with capture_logs() as logs:
-        drafted = pair.answers(requests(draft=True, tokens=70), together=True)
+        drafted = pair.answers(drafted_requests(VOCABULARY, draft=True, tokens=70), together=True)
     assert told(drafted) == told(serial)
     # A head that fails is turned off, and that is told.
     assert not [each for each in logs if each["log_level"] == "error"]
@@ -235,9 +176,9 @@ def test_a_drafter_that_copies_its_target_is_always_right(each_session: Session[
     own["pre_projection.weight"] = np.eye(HIDDEN, 2 * HIDDEN, dtype=np.float32)
     for name in ("model.norm.weight", "lm_head.weight"):
         own[name] = target[name]
-    pair = Pair(each_session, config(TARGET), ArrayTensors(target), config(DRAFTER), ArrayTensors(own))
-    serial = pair.answers(requests(draft=False, tokens=41), together=False)
-    drafted = pair.answers(requests(draft=True, tokens=41), together=True)
+    pair = paired(each_session, config(TARGET), ArrayTensors(target), config(DRAFTER), ArrayTensors(own))
+    serial = pair.answers(drafted_requests(VOCABULARY, draft=False, tokens=41), together=False)
+    drafted = pair.answers(drafted_requests(VOCABULARY, draft=True, tokens=41), together=True)
     assert told(drafted) == told(serial)
     for answer in drafted:
         assert answer.usage.accepted_tokens == answer.usage.drafted_tokens >= 25
@@ -249,7 +190,7 @@ def test_a_drafter_that_copies_its_target_is_always_right(each_session: Session[
 def test_it_takes_one_row_at_the_last_one_of_a_reply(each_session: Session[Any]) -> None:
     """Anywhere else it would read what is not there; as often as one likes, since it leaves nothing."""
     own = ArrayTensors(arrays(OWN, drafter=True))
-    pair = Pair(each_session, config(TARGET), ArrayTensors(arrays(TARGET, drafter=False)), config(DRAFTER), own)
+    pair = paired(each_session, config(TARGET), ArrayTensors(arrays(TARGET, drafter=False)), config(DRAFTER), own)
     runner = pair.runner()
     slot = slot_of(runner)
     feed(runner, slot, range(8), [8], "chunk")
@@ -315,27 +256,12 @@ def test_every_tensor_of_a_drafter_that_does_not_fit_is_named(each_session: Sess
     own["mtp.fc.weight"] = own["lm_head.weight"]
     weights = ArrayTensors(arrays(TARGET, drafter=False))
     with pytest.raises(WeightsMismatch) as caught:
-        Pair(each_session, config(TARGET), weights, config(DRAFTER, "drafter.json"), ArrayTensors(own)).runner()
+        paired(each_session, config(TARGET), weights, config(DRAFTER, "drafter.json"), ArrayTensors(own)).runner()
     for said in ("drafter.json", "post_projection.weight is [31, 32]", "model.norm.weight is missing", "mtp.fc.weight"):
         assert said in str(caught.value)
 
 
 # ---- transformers ------------------------------------------------------------------------------------------------
-
-SIZES = {
-    "vocab_size": 160,
-    "intermediate_size": 48,
-    "num_key_value_heads": 2,
-    "head_dim": 16,
-    "global_head_dim": 32,
-    "num_global_key_value_heads": 1,
-    "sliding_window": 80,
-    "max_position_embeddings": 256,
-    "initializer_range": 0.2,
-    "hidden_size_per_layer_input": 0,
-    "vocab_size_per_layer_input": 0,
-}
-TOKENS, FURTHER, ATOL = 71, 4, 1e-4
 
 VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "tied": ({"attention_k_eq_v": True}, {}),
@@ -347,75 +273,16 @@ VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 
-def written(path: Path, target_fields: Mapping[str, Any], fields: Mapping[str, Any]) -> tuple[list[int], Any]:
-    """Both checkpoints, as transformers writes them; the tokens that it drafts, and their logits."""
-    import torch
-    import transformers
-
-    torch.manual_seed(3)
-    made: Callable[..., Any] = transformers.Gemma4TextConfig
-    both = {**SIZES, **{key: target_fields[key] for key in target_fields if key.startswith(("num_g", "attention"))}}
-    types = [SLIDING, FULL] * 2
-    text = made(
-        **{**both, **target_fields}, hidden_size=64, num_hidden_layers=4, num_attention_heads=4, layer_types=types
-    )
-    own = made(
-        **both,
-        hidden_size=32,
-        num_hidden_layers=3,
-        num_attention_heads=2,
-        num_kv_shared_layers=3,
-        layer_types=[SLIDING, SLIDING, FULL],
-        tie_word_embeddings=fields.get("tie_word_embeddings", True),
-    )
-    target: Any = transformers.Gemma4ForCausalLM(text)
-    assistant: Any = transformers.Gemma4AssistantForCausalLM(
-        transformers.Gemma4AssistantConfig(text_config=own, backbone_hidden_size=64, **fields)
-    )
-    with torch.no_grad():
-        for model in (target, assistant):
-            model.eval().float()
-            for name, each in model.state_dict().items():
-                if name.endswith("layer_scalar"):
-                    each.copy_(0.7 + 0.4 * torch.rand(each.shape))
-                elif name.endswith("token_ordering"):
-                    each.copy_(torch.randperm(len(each)))
-                elif each.dim() == 1:
-                    each.add_(torch.randn(each.shape) * 0.1)
-        tokens = torch.randint(2, 160, (1, TOKENS + 1))
-        ran: Any = target(tokens[:, :-1], output_hidden_states=True, return_shared_kv_states=True)
-        token, hidden, logits = tokens[:, -1:], ran.hidden_states[-1][:, -1:], []
-        for _ in range(FURTHER):
-            joined = torch.cat([target.get_input_embeddings()(token), hidden], dim=-1)
-            out = assistant(
-                inputs_embeds=joined,
-                position_ids=torch.tensor([[TOKENS]]),
-                attention_mask=None,
-                shared_kv_states=dict(ran.shared_kv_states),
-            )
-            token, hidden = out.logits.argmax(-1), out.last_hidden_state
-            logits.append(out.logits[0, -1].numpy())
-    target.save_pretrained(path / "target")
-    assistant.save_pretrained(path / "drafter")
-    return tokens[0].tolist(), np.stack(logits)
-
-
 @pytest.mark.torch
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_it_guesses_what_transformers_class_guesses(tmp_path: Path, each_session: Session[Any], variant: str) -> None:
+def test_it_guesses_what_transformers_class_guesses(
+    tmp_path: Path, each_session: Session[Any], gemma_and_assistant: WritesPair, variant: str
+) -> None:
     """From the target's last row and keys, and on from its own rows: logits within 1e-4, where they are not left out."""
-    tokens, expected = written(tmp_path, *VARIANTS[variant])
+    tokens, expected = gemma_and_assistant(tmp_path, *VARIANTS[variant])
     target, drafter = FolderCheckpoint(tmp_path / "target"), FolderCheckpoint(tmp_path / "drafter")
-    runner = Pair(each_session, target.config, target, drafter.config, drafter).runner(chunk=32)
-    slot = slot_of(runner)
-    feed(runner, slot, tokens[: TOKENS - 1], [32], "chunk")
-    output = runner.forward([Segment(slot, (tokens[TOKENS - 1],), TOKENS - 1)])
-    runner.commit(slot, TOKENS)
-    token = tokens[TOKENS]
-    for row in expected:
-        output = runner.draft([Segment(slot, (token,), TOKENS - 1)], [HiddenRows(output, 0, 1)])
-        (got,) = runner.logits(output, [0])
+    found = paired(each_session, target.config, target, drafter.config, drafter).guesses(tokens, len(expected))
+    for got, row in zip(found, expected, strict=True):
         kept = row > row.min() if "clusters" in variant else np.ones_like(row, bool)
         assert (got[~kept] < -1e4).all()
-        np.testing.assert_allclose(got[kept], row[kept], atol=ATOL, rtol=0)
-        token = int(got.argmax())
+        np.testing.assert_allclose(got[kept], row[kept], atol=1e-4, rtol=0)

@@ -1,4 +1,4 @@
-"""Opening a drafter that is a checkpoint of its own."""
+"""Opening a drafter that is a checkpoint of its own: a folder or a GGUF file."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tensorfold.checkpoint.base import Checkpoint
 from tensorfold.checkpoint.folder import FolderCheckpoint
-from tensorfold.checkpoint.open import OpenCheckpoint
+from tensorfold.checkpoint.gguf import GgufCheckpoint, GgufFiles
+from tensorfold.checkpoint.open import OpenCheckpoint, gguf_files
 from tensorfold.contracts.family import CanPair, Drafter, ModelFamily
 from tensorfold.errors import CheckpointNotFound, CheckpointUnsupported
 
@@ -18,7 +20,7 @@ __all__ = ["OpenDrafter", "find_drafter", "open_drafter"]
 class OpenDrafter:
     """A drafter's checkpoint, and whose it is."""
 
-    checkpoint: FolderCheckpoint
+    checkpoint: Checkpoint
     family: CanPair
     name: str
     """The family's."""
@@ -26,24 +28,30 @@ class OpenDrafter:
 
 
 def find_drafter(path: Path, families: Iterable[ModelFamily]) -> OpenDrafter | None:
-    """The drafter in a folder, by its config alone; None for what is no folder, or no drafter of any family.
+    """The drafter in a folder or a GGUF file, by its config alone; None where there is none of any family.
 
     Raises:
         CheckpointError: the config cannot be read, or asks for what is not run.
     """
-    if not path.is_dir():
+    if path.is_dir():
+        opened: FolderCheckpoint | GgufFiles = FolderCheckpoint(path)
+    elif path.is_file():
+        opened = gguf_files(path)
+    else:
         return None
-    folder = FolderCheckpoint(path)
     for family in families:
-        if isinstance(family, CanPair) and (found := family.drafter(folder.config)) is not None:
-            return OpenDrafter(folder, family, family.name, found)
+        if not isinstance(family, CanPair):
+            continue
+        checkpoint = opened if isinstance(opened, FolderCheckpoint) else _read_by(family, opened)
+        if checkpoint is not None and (found := family.drafter(checkpoint.config)) is not None:
+            return OpenDrafter(checkpoint, family, family.name, found)
     return None
 
 
 def open_drafter(path: Path, target: OpenCheckpoint, *, weights: bool = True) -> OpenDrafter:
-    """Open the folder of a drafter, for a checkpoint that is open: no family is asked but that one's.
+    """Open a drafter for a checkpoint that is open: no family is asked but that one's.
 
-    Without `weights`, the folder may have its configs alone.
+    Without `weights`, a folder may have its configs alone.
 
     Raises:
         CheckpointNotFound, CheckpointDamaged: as `open_checkpoint`.
@@ -52,12 +60,8 @@ def open_drafter(path: Path, target: OpenCheckpoint, *, weights: bool = True) ->
     family = target.family
     if not isinstance(family, CanPair):
         raise CheckpointUnsupported(f"the {family.name} family has no drafters in checkpoints of their own, as {path}")
-    if path.is_file():
-        raise CheckpointUnsupported(
-            f"{path} is a file, and drafters are read from folders: config.json and safetensors"
-        )
     try:
-        checkpoint = FolderCheckpoint(path)
+        checkpoint = _gguf(path, family) if path.is_file() else FolderCheckpoint(path)
         family.check_drafter(target.checkpoint.config, checkpoint.config)
         drafter = family.drafter(checkpoint.config)
         if weights:
@@ -68,3 +72,20 @@ def open_drafter(path: Path, target: OpenCheckpoint, *, weights: bool = True) ->
     if drafter is None:
         raise TypeError(f"the {family.name} family pairs {path}, and does not know it as a drafter")
     return OpenDrafter(checkpoint, family, family.name, drafter)
+
+
+def _gguf(path: Path, family: ModelFamily) -> GgufCheckpoint:
+    files = gguf_files(path)
+    checkpoint = _read_by(family, files)
+    if checkpoint is None:
+        read = ", ".join(rules.architecture for rules in family.gguf) or "none"
+        raise CheckpointUnsupported(
+            f"{path}: general.architecture is {files.architecture!r}, and the {family.name} family reads {read}"
+        )
+    return checkpoint
+
+
+def _read_by(family: ModelFamily, files: GgufFiles) -> GgufCheckpoint | None:
+    """By the family's rules for such files, if it has any."""
+    rules = next((rules for rules in family.gguf if rules.architecture == files.architecture), None)
+    return None if rules is None else GgufCheckpoint(files, rules)

@@ -80,7 +80,7 @@ class GgufCheckpoint:
     def __init__(self, files: GgufFiles, rules: GgufArchitecture) -> None:
         self.path = files.path
         self._files = files
-        rules = rules if rules.adapt is None else rules.adapt(rules, _Facts(files, rules.architecture))
+        rules = _adapted(rules, files)
         self._rules = rules
         self.config = _config(files, rules)
         self.templates = gguf_templates(files.metadata)
@@ -140,6 +140,16 @@ class GgufCheckpoint:
         return where
 
 
+def _adapted(rules: GgufArchitecture, files: GgufFiles) -> GgufArchitecture:
+    """The rules for these files."""
+    if rules.adapt is None:
+        return rules
+    try:
+        return rules.adapt(rules, _Facts(files, rules.architecture))
+    except CheckpointUnsupported as error:
+        raise CheckpointUnsupported(f"{files.path}: {error}") from None
+
+
 class _Facts:
     """What rules may ask of the files."""
 
@@ -155,6 +165,10 @@ class _Facts:
 
     def values(self, name: str) -> NDArray[np.float32]:
         return self._files.where[name].read(name).f32()
+
+    def damaged(self, name: str, problem: str) -> CheckpointDamaged:
+        file = self._files.where[name]
+        return Place(file.path, file.tensors[name].offset, name).damaged(problem)
 
 
 # ---- parts -------------------------------------------------------------------------------------------------
@@ -204,10 +218,11 @@ def _config(files: GgufFiles, rules: GgufArchitecture) -> ModelConfig:
 
 
 def _put(values: dict[str, Any], key: str, value: object) -> None:
-    """Set a key; one with dots stands in nested objects."""
+    """Set a key; one with dots stands in nested objects, which are copied: they may be the rules' own."""
     *sections, last = key.split(".")
     for section in sections:
-        values = cast("dict[str, Any]", values.setdefault(section, {}))
+        values[section] = dict(cast("Mapping[str, Any]", values.get(section, {})))
+        values = cast("dict[str, Any]", values[section])
     values[last] = value
 
 

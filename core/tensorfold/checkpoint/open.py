@@ -12,7 +12,7 @@ from tensorfold.checkpoint.gguf import GgufCheckpoint, GgufFiles
 from tensorfold.contracts.family import Claim, ModelFamily
 from tensorfold.errors import CheckpointNotFound, CheckpointUnsupported
 
-__all__ = ["OpenCheckpoint", "claim_folder", "open_checkpoint"]
+__all__ = ["OpenCheckpoint", "claim_folder", "gguf_files", "open_checkpoint"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +56,21 @@ def claim_folder(path: Path, families: Iterable[ModelFamily]) -> OpenCheckpoint:
     return _choose([(folder, family) for family in asked], asked, _folder_facts(folder))
 
 
+def gguf_files(path: Path) -> GgufFiles:
+    """A file, which must be GGUF.
+
+    Raises:
+        CheckpointError: as `GgufFiles`, and it is a file of another format.
+    """
+    _refuse_other_files(path)
+    return GgufFiles(path)
+
+
 def _open(path: Path, asked: Sequence[ModelFamily]) -> OpenCheckpoint:
     if path.is_dir():
         opened = claim_folder(path, asked)
     elif path.is_file():
-        _refuse_other_files(path)
-        files = GgufFiles(path)
+        files = gguf_files(path)
         candidates = [
             (GgufCheckpoint(files, rules), family)
             for family in asked

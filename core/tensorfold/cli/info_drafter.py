@@ -49,6 +49,7 @@ def drafter_lines(name: str, told: DrafterDescription) -> list[str]:
         weights = "not here: told from the config alone"
     else:
         weights = f"they do not fit: {files.problem}" if files.weights is None else files.weights.text
+    left = () if files is None else files.left
     return as_rows(
         {
             "model": name,
@@ -59,6 +60,7 @@ def drafter_lines(name: str, told: DrafterDescription) -> list[str]:
             "layers": f"{drafter.layers} of hidden size {drafter.hidden}, without states: they read the model's",
             "memory": f"{size(told.weights_bytes)} of weights, in {told.dtype}",
             "weights": weights,
+            **({"left": ", ".join(f"{module} ({count} tensors)" for module, count in left)} if left else {}),
         }
     )
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from tensorfold.contracts.model_config import ModelConfig
+from tensorfold.errors import CheckpointDamaged
 
 if TYPE_CHECKING:
     import numpy as np
@@ -51,6 +52,10 @@ class GgufFacts(Protocol):
 
     def values(self, name: str) -> NDArray[np.float32]:
         """A small tensor."""
+        ...
+
+    def damaged(self, name: str, problem: str) -> CheckpointDamaged:
+        """The error to be raised when a tensor's values cannot be right."""
         ...
 
 

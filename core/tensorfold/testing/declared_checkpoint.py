@@ -16,7 +16,13 @@ from tensorfold.testing.random_tensors import RandomTensors, ReplacedTensors
 from tensorfold.testing.safetensors_writer import Stored, write_stored
 from tensorfold.testing.tiny import write_texts
 
-__all__ = ["declared_arrays", "declared_source", "write_declared", "write_declared_drafter"]
+__all__ = [
+    "declared_arrays",
+    "declared_drafter_arrays",
+    "declared_source",
+    "write_declared",
+    "write_declared_drafter",
+]
 
 
 def declared_source(
@@ -43,11 +49,18 @@ def write_declared(
     return _written(folder, config, declared_arrays(family, config, seed=seed, draft=draft))
 
 
-def write_declared_drafter(folder: Path, family: CanPair, config: Mapping[str, Any], *, seed: int = 0) -> Path:
-    """A folder with such a drafter, whose tokens are in no clusters."""
+def declared_drafter_arrays(
+    family: CanPair, config: Mapping[str, Any], *, seed: int = 0
+) -> dict[str, NDArray[np.float32]]:
+    """Random values of every tensor of a drafter, whose tokens are in no clusters."""
     shapes = declared_drafter_tensors(family, ModelConfig(config, {}, "config.json"))
     source = RandomTensors(shapes, seed)
-    return _written(folder, config, {name: source.read(name).f32() for name in shapes})
+    return {name: source.read(name).f32() for name in shapes}
+
+
+def write_declared_drafter(folder: Path, family: CanPair, config: Mapping[str, Any], *, seed: int = 0) -> Path:
+    """A folder with such a drafter."""
+    return _written(folder, config, declared_drafter_arrays(family, config, seed=seed))
 
 
 def _written(folder: Path, config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Path:

@@ -22,7 +22,7 @@ _LATER_PART: Final = re.compile(r".*-(?!00001)\d{5}-of-\d{5}\.gguf")
 def check_gguf_head(
     hub: Hub, url: str, file: RemoteFile, families: Sequence[ModelFamily], head: int = HEAD
 ) -> str | None:
-    """What runs the file, by its first bytes; None: they do not tell, and it has to be tried.
+    """What the file is for, in a line, by its first bytes; None: they do not tell, and it has to be tried.
 
     Raises:
         CheckpointUnsupported: nothing runs it.
@@ -39,16 +39,21 @@ def check_gguf_head(
         with stand_in.open("wb") as sparse:
             sparse.write(beginning)
             sparse.truncate(file.size)
-        return _runs(stand_in, file, families)
+        return _told(stand_in, file, families)
 
 
-def _runs(stand_in: Path, file: RemoteFile, families: Sequence[ModelFamily]) -> str | None:
+def _told(stand_in: Path, file: RemoteFile, families: Sequence[ModelFamily]) -> str | None:
+    from tensorfold.checkpoint.drafters import find_drafter
     from tensorfold.checkpoint.gguf_reader import GgufFile
     from tensorfold.checkpoint.open import open_checkpoint
 
     try:
         types = {record.type for record in GgufFile(stand_in).tensors.values()}
-        opened = open_checkpoint(stand_in, families)
+        if (found := find_drafter(stand_in, families)) is not None:
+            told = f"{file.path} drafts for {found.drafter.target}: give it as --draft-model"
+        else:
+            opened = open_checkpoint(stand_in, families)
+            told = f"{file.path} is run by {opened.family.name}: {opened.claim.reason}"
     except CheckpointUnsupported as error:
         raise CheckpointUnsupported(str(error).replace(str(stand_in), file.path)) from None
     except CheckpointError:
@@ -57,4 +62,4 @@ def _runs(stand_in: Path, file: RemoteFile, families: Sequence[ModelFamily]) -> 
         raise CheckpointUnsupported(
             f"{file.path} has tensors of type {', '.join(unread)}, which are not read: choose another"
         )
-    return f"{opened.family.name}: {opened.claim.reason}"
+    return told

@@ -113,8 +113,8 @@ class Pull:
         for file in missing:
             if self._families is not None and file.path.endswith(".gguf"):
                 url = self._hub.file_url(listing, file)
-                if (runs := check_gguf_head(self._hub, url, file, self._families, self._head)) is not None:
-                    self._display.say(f"{file.path} is run by {runs}")
+                if (told := check_gguf_head(self._hub, url, file, self._families, self._head)) is not None:
+                    self._display.say(told)
 
     def _check_room(self, missing: Sequence[RemoteFile]) -> None:
         needed = sum(file.size for file in missing)

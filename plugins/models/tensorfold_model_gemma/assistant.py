@@ -122,6 +122,9 @@ def assistant_body(config: AssistantConfig, weights: Weights[A]) -> AssistantBod
     if tied is None:
         # The target embeds the tokens.
         weights.ignore(f"{names.root}.embed_tokens.weight")
+    if config.centroids is None:
+        # Clusters that the config does not ask for, or of which a GGUF file does not say how many are chosen.
+        weights.ignore("masked_embedding.*")
     return AssistantBody(
         width=config.target,
         join=weights.linear("pre_projection", sizes=(body.hidden,), columns=2 * config.target, bias=False),

@@ -40,7 +40,7 @@ class GemmaFamily:
 
     @property
     def gguf(self) -> tuple[GgufArchitecture, ...]:
-        """gemma3."""
+        """Of both generations, and of drafters."""
         return ARCHITECTURES
 
     def claim(self, config: ModelConfig) -> Claim | None:

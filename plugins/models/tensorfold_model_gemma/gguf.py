@@ -1,4 +1,4 @@
-"""GGUF files of this family, by generation."""
+"""GGUF files of this family: of each generation, and of drafters."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Final
 from tensorfold.contracts.gguf import GgufArchitecture
 from tensorfold_model_gemma.gguf3 import GEMMA3
 from tensorfold_model_gemma.gguf4 import GEMMA4
+from tensorfold_model_gemma.gguf4_assistant import GEMMA4_ASSISTANT
 
 __all__ = ["ARCHITECTURES"]
 
-ARCHITECTURES: Final[tuple[GgufArchitecture, ...]] = (GEMMA3, GEMMA4)
+ARCHITECTURES: Final[tuple[GgufArchitecture, ...]] = (GEMMA3, GEMMA4, GEMMA4_ASSISTANT)
