@@ -26,7 +26,7 @@ from tensorfold_backend_cpu.memory import Memory
 from tensorfold_backend_cpu.mixing import MixingOps
 from tensorfold_backend_cpu.places import Forms, Place
 from tensorfold_backend_cpu.rows import Rows
-from tensorfold_backend_cpu.slots import SlotCell, Span
+from tensorfold_backend_cpu.slots import SlotCell, Span, lasting
 from tensorfold_backend_cpu.state import CpuStore
 
 __all__ = ["RecurringOps"]
@@ -84,8 +84,8 @@ class RecurringOps(MixingOps):
         cell, spec = self.store.slot_cell(name, Conv)
         cell.begin(step, -(-spec.channels // CHANNELS))
         source = x.floats()
-        if step.rows > 1:
-            source = self._lasting(cell, step, "x", source)
+        if lasting(step):
+            source = source.copy(cell.lasting("x", step, spec.channels))
         out = Rows.new(self.machine, x.shape)
         call = ShortConv(
             items=0,
@@ -170,10 +170,8 @@ class RecurringOps(MixingOps):
         cell.replayed_by(step, _RecurrenceReplay(self.machine, call, inputs, width))
 
     def _lasting(self, cell: SlotCell, step: Step[Rows], name: str, x: Rows) -> Rows:
-        """The same without gaps, where it stays until the next Step comes."""
-        if step.rows == 1:
-            return x.packed()
-        return x.copy(cell.lasting(name, step, *x.shape[1:]))
+        """The same without gaps, and where it stays until the next Step comes."""
+        return x.copy(cell.lasting(name, step, *x.shape[1:])) if lasting(step) else x.packed()
 
     def _unit(self, x: Rows, out: Rows, scale: float) -> Rows:
         """Each head's vector over its length, times a number: its norm by the mean, times that over sqrt(width)."""

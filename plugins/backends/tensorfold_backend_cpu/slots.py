@@ -25,7 +25,7 @@ from tensorfold_backend_cpu.machine import Machine
 from tensorfold_backend_cpu.memory import Memory
 from tensorfold_backend_cpu.rows import Rows
 
-__all__ = ["LASTING", "Replay", "SlotCell", "Span"]
+__all__ = ["LASTING", "Replay", "SlotCell", "Span", "lasting"]
 
 LASTING: Final = 64
 """Rows of a Step at most whose inputs lie in memory of the state's own, where a tape finds it again."""
@@ -51,6 +51,14 @@ class _Open:
     span: Span
     after: Memory
     replay: Replay | None = None
+
+
+def lasting(step: Step[Rows]) -> bool:
+    """Whether inputs of a Step have to stay where a tape finds them, until the next Step comes.
+
+    Those of a single row are never needed again, and a Step of many rows is not taped.
+    """
+    return 1 < step.rows <= LASTING
 
 
 class SlotCell(Cell):
@@ -101,12 +109,9 @@ class SlotCell(Cell):
         self.words[1] = len(words) * self._pieces
 
     def lasting(self, name: str, step: Step[Rows], *shape: int) -> Rows:
-        """Floats `[R, *shape]` for an input of the calls, where they stay until the next Step comes.
-
-        A Step of a single row never needs them again, and one of many rows is not taped.
-        """
+        """Floats `[R, *shape]` for an input of the calls: memory of the state's own for a Step whose inputs last."""
         rows = step.rows
-        if not 1 < rows <= LASTING:
+        if not lasting(step):
             return Rows.new(self._machine, (rows, *shape))
         size = 4 * LASTING * math.prod(shape)
         known, memory = self._inputs.get(name, (0, None))
@@ -117,7 +122,7 @@ class SlotCell(Cell):
 
     def replayed_by(self, step: Step[Rows], replay: Replay) -> None:
         """How rows of this Step, and of later ones with as many that a tape is played for, are computed again."""
-        if 1 < step.rows <= LASTING:
+        if lasting(step):
             self._replays[step.rows] = replay
         for segment in step.segments:
             self._open[segment.slot].replay = replay
