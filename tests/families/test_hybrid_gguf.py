@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 
 from tensorfold.checkpoint.open import OpenCheckpoint, open_checkpoint
 from tensorfold.compute.weights import check_weights
-from tensorfold.contracts.backend import Session
+from tensorfold.contracts.backend import BackendSettings, Session
 from tensorfold.contracts.family import ModelFamily
 from tensorfold.contracts.model_config import ModelConfig
 from tensorfold.errors import CheckpointUnsupported
@@ -20,6 +25,7 @@ from tensorfold.testing.declared_checkpoint import declared_arrays
 from tensorfold.testing.family_configs import FAMILY_CONFIGS
 from tensorfold.testing.gguf_hybrids import Arrays, Converted, convert_gemma, convert_nemotron, convert_qwen
 from tensorfold.testing.gguf_writer import GgufBlob, GgufItem, GgufTypeName, encode_tensor, write_gguf
+from tensorfold.testing.reference import ReferenceBackend
 from tensorfold.testing.tiny import TinyModel
 from tensorfold.testing.tiny_gguf import tiny_metadata
 from tensorfold.testing.ways import Loaded, serial_reply
@@ -132,6 +138,67 @@ def test_a_converted_model_replies_as_the_original(
         assert np.abs(reply.logits - expected.logits).max() < 1e-3
     else:
         assert np.abs(reply.logits[0] - expected.logits[0]).mean() < 0.2 * np.abs(expected.logits[0]).mean()
+
+
+LLAMACPP = """
+import sys, threading, xllamacpp
+params = xllamacpp.CommonParams()
+params.model.path = sys.argv[1]
+params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
+params.n_ctx, params.n_parallel, params.n_gpu_layers, params.port = 512, 1, 0, 0
+params.cache_type_k = params.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
+params.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
+server = xllamacpp.Server(params)
+print("LISTENING", server.listening_address, flush=True)
+threading.Event().wait()
+"""
+
+
+@contextmanager
+def llamacpp(path: Path) -> Iterator[str]:
+    """llama.cpp's own server on a file; its address."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", LLAMACPP, str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None and process.stderr is not None
+        # What it logs is read by nobody until it ends, and is little.
+        line = next((line for line in process.stdout if line.startswith("LISTENING")), None)
+        assert line is not None, process.stderr.read()[-2000:]
+        yield line.split()[1]
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("xllamacpp") is None, reason="needs llama.cpp: pip install xllamacpp")
+@pytest.mark.parametrize("case", [case for case in CASES if "wide heads" not in case])
+def test_llamacpp_replies_to_the_same_file_as_we_do(tmp_path: Path, case: str) -> None:
+    """Behind a prompt that is longer than any window: token for token, until two are about equally likely to both.
+
+    Its GELU is read from a table of half floats, which moves logits, of a spread of 1, by some hundredths; without that
+    they are the same but for rounding. Heads of another width than their keys it does not read.
+    """
+    path = tmp_path / "model.gguf"
+    opened, _ = written(path, case)
+    session = ReferenceBackend().open(BackendSettings())
+    loaded = Loaded(opened.family, opened.checkpoint.config, opened.checkpoint, session)
+    near = 0.05 if "gemma" in case else 0.001
+    seen = 0
+    with llamacpp(path) as address:
+        for seed in range(4):
+            prompt = tuple(int(each) for each in np.random.default_rng(seed).integers(3, 250, 70))
+            body = {"prompt": prompt, "n_predict": 16, "temperature": 0, "return_tokens": True}
+            theirs = httpx.post(f"{address}/completion", json=body, timeout=60).json()["tokens"]
+            ours = serial_reply(loaded, prompt, 16)
+            # It ends at a token that ends replies.
+            for logits, token, other in zip(ours.logits, ours.tokens, theirs, strict=False):
+                if token != other:
+                    assert logits[token] - logits[other] < near * logits.std()
+                    break
+                seen += 1
+    assert seen >= 16
 
 
 @pytest.mark.parametrize(

@@ -225,6 +225,7 @@ def _nemotron_metadata(config: Mapping[str, Any]) -> dict[str, GgufItem]:
         widths.append(width)
     metadata: dict[str, GgufItem] = {
         **common(config, 1e-5),
+        "attention.layer_norm_epsilon": 1e-5,
         "block_count": len(widths),
         "nextn_predict_layers": drafts,
         "attention.head_count_kv": np.array(kv_heads, np.int32),
@@ -333,7 +334,9 @@ def _gemma_metadata(config: Mapping[str, Any]) -> dict[str, GgufItem]:
         **common(config, 1e-6),
         "block_count": len(slides),
         "attention.key_length": config["global_head_dim"],
+        "attention.value_length": config["global_head_dim"],
         "attention.key_length_swa": config["head_dim"],
+        "attention.value_length_swa": config["head_dim"],
         "attention.sliding_window": config["sliding_window"],
         "attention.sliding_window_pattern": np.array(slides),
         "attention.shared_kv_layers": shared,
@@ -341,6 +344,8 @@ def _gemma_metadata(config: Mapping[str, Any]) -> dict[str, GgufItem]:
         "final_logit_softcapping": config["final_logit_softcapping"],
         "rope.freq_base": 1_000_000.0,
         "rope.freq_base_swa": 10_000.0,
+        "rope.dimension_count": config["global_head_dim"],
+        "rope.dimension_count_swa": config["head_dim"],
         "feed_forward_length": np.array(
             [config["intermediate_size"] * (1 + (layer >= wide)) for layer in range(len(slides))], np.int32
         )
