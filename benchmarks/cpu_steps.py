@@ -1,6 +1,6 @@
 """Steps of the cpu backend without a server: one row, 8 rows of one sequence, and one row of each of 8 sequences.
 
-python benchmarks/cpu_steps.py MODEL.gguf [--threads 2] [--length 512] [--json]
+python benchmarks/cpu_steps.py MODEL [--threads 2] [--length 512] [--json]
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from tensorfold.compute.weights import load_decoder
 from tensorfold.contracts.backend import BackendSettings
 from tensorfold.contracts.step import Segment
 from tensorfold.observe import configure_logs
+from tensorfold.plugins import Plugins, Wanted
 from tensorfold_backend_cpu import CpuBackend
-from tensorfold_model_llama.family import LlamaFamily
 
 STREAMS = 8
 
@@ -31,7 +31,8 @@ class Steps:
     """Eight sequences of one length."""
 
     def __init__(self, path: Path, threads: int, length: int) -> None:
-        opened = open_checkpoint(path, [LlamaFamily()])
+        families = [each.value for each in Plugins(Wanted()).families()]
+        opened = open_checkpoint(path, families)
         self.session = CpuBackend().open(BackendSettings(threads=threads))
         geometry = opened.family.geometry(opened.checkpoint.config)
         decoder: Any = load_decoder(opened.family, opened.checkpoint.config, opened.checkpoint, self.session.packer)
@@ -79,7 +80,7 @@ def _tokens(count: int) -> tuple[int, ...]:
 def main() -> None:
     """See the module."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("model", type=Path, help="a GGUF file")
+    parser.add_argument("model", type=Path, help="a folder or a GGUF file of any family")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--length", type=int, default=512, help="positions before the step")
     parser.add_argument("--samples", type=int, default=50)

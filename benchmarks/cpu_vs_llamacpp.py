@@ -34,6 +34,8 @@ from gguf_files import requantized, state_bytes
 
 VOCABULARY: Final = (100, 40_000)
 """Tokens of prompts are drawn from these ids, which every vocabulary of interest has."""
+STREAMS: Final = 8
+"""Slots of llama.cpp, and streams at once of ours."""
 STARTUP: Final = 120.0
 """Seconds that a server may take to start."""
 
@@ -355,13 +357,14 @@ def main() -> None:
 def start(name: str, path: Path, given: argparse.Namespace) -> Server:
     if name.startswith("tensorfold"):
         # As many positions in all as llama.cpp's slots share.
-        memory = state_bytes(path, given.context + 64) / 2**30
+        memory = state_bytes(path, given.context + 64, STREAMS) / 2**30
         command = [sys.executable, "-m", "tensorfold", "serve", str(path), "--backend", "cpu", "--port", "0"]
-        command += ["--threads", str(given.threads), "--context", str(given.context), "--parallel", "8"]
+        command += ["--threads", str(given.threads), "--context", str(given.context), "--parallel", str(STREAMS)]
         command += ["--state-memory", f"{memory:.6f}"]
         extra = os.environ.get("TENSORFOLD_BENCHMARK_OPTIONS", "").split()
         return Server(name, [*command, *extra], r"address\s+(http://\S+)")
-    command = [sys.executable, str(HERE / "llamacpp_server.py"), str(path), str(given.threads), str(given.context), "8"]
+    command = [sys.executable, str(HERE / "llamacpp_server.py"), str(path), str(given.threads), str(given.context)]
+    command.append(str(STREAMS))
     return Server(name, command, r"LISTENING (\S+)")
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import gguf
@@ -36,13 +39,8 @@ def requantized(source: Path, target: Path) -> None:
     writer.close()
 
 
-def state_bytes(source: Path, positions: int) -> int:
-    """Keys and values of so many positions in half precision, which is what llama.cpp keeps for its window."""
-    fields = gguf.GGUFReader(source).fields
-    architecture = str(fields["general.architecture"].contents())
-
-    def number(key: str) -> int:
-        return int(fields[f"{architecture}.{key}"].contents())
-
-    width = number("embedding_length") // number("attention.head_count")
-    return 2 * 2 * width * number("attention.head_count_kv") * number("block_count") * positions
+def state_bytes(source: Path, positions: int, sequences: int) -> int:
+    """What our states of so many positions and sequences take, twice the fixed part, for kept prompts have one as well."""
+    command = [sys.executable, "-m", "tensorfold", "info", str(source), "--json"]
+    told = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
+    return int(told["bytes_per_token"] * positions + 2 * sequences * told["bytes_per_sequence"])
