@@ -119,9 +119,6 @@ class HostedOps:
     def sum(self, x: Rows, axis: int) -> Rows:
         return cast("Rows", self.host("sum", x, axis))
 
-    def mix(self, weights: Rows, x: Rows) -> Rows:
-        return cast("Rows", self.host("mix", weights, x))
-
     def sinkhorn(self, x: Rows, iterations: int, eps: float) -> Rows:
         return cast("Rows", self.host("sinkhorn", x, iterations, eps))
 

@@ -16,7 +16,7 @@ from tensorfold.contracts.step import Step
 from tensorfold_backend_cpu.cells import Cells
 from tensorfold_backend_cpu.handles import CpuEmbedding, CpuLinear
 from tensorfold_backend_cpu.hosted import HostedOps, ours
-from tensorfold_backend_cpu.kernels.arithmetic import FUNCTIONS, Apply
+from tensorfold_backend_cpu.kernels.arithmetic import FUNCTIONS, Apply, Mix
 from tensorfold_backend_cpu.kernels.elementwise import RUN, Activate, Gather, Glu
 from tensorfold_backend_cpu.kernels.embedding import EmbedAffine, EmbedFloats
 from tensorfold_backend_cpu.kernels.norm import GatedNorm, RmsNorm
@@ -280,6 +280,26 @@ class PureOps(HostedOps):
             ),
             flat.owner,
         )
+        return out
+
+    # ---- reductions ------------------------------------------------------------------------------------------
+
+    def mix(self, weights: Rows, x: Rows) -> Rows:
+        """The kernel takes an axis of sums, which weights of two axes do not have."""
+        rows, parts, *sums = weights.shape
+        shares, mixed = weights.packed(), x.packed()
+        columns = x.shape[-1]
+        out = Rows.new(self.machine, (rows, *sums, columns))
+        call = Mix(
+            items=rows * math.prod(sums),
+            x=mixed.address,
+            weights=shares.address,
+            parts=parts,
+            sums=math.prod(sums),
+            columns=columns,
+            out=out.address,
+        )
+        self.machine.call(call, mixed.owner, shares.owner)
         return out
 
     # ---- position --------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Sums and products of rows with rows, vectors or numbers, and functions of every element."""
+"""Sums and products of rows with rows, vectors or numbers, weighted sums, and functions of every element."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tensorfold_backend_cpu.kernels.simd import (
     tanh,
 )
 
-__all__ = ["FUNCTIONS", "Apply", "Combine", "apply", "combine"]
+__all__ = ["FUNCTIONS", "Apply", "Combine", "Mix", "apply", "combine", "mix"]
 
 FUNCTIONS: Final = ("exp", "softplus", "tanh", "softcap", "maximum")
 """In the order of their numbers inside calls. The last two have a parameter."""
@@ -76,6 +76,45 @@ def combine(call: int, row: int, scratch: int) -> None:
             x = load_first(a + 4 * start, left)
             y = number if single else load_first(b + 4 * start, left)
             store_first(out + 4 * start, multiply(x, y) if product else add(x, y), left)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mix(Call):
+    """Weighted sums of the parts of a row; an item is one sum."""
+
+    x: int
+    """`[R, parts, columns]`."""
+    weights: int
+    """`[R, parts, sums]`."""
+    parts: int
+    sums: int
+    columns: int
+    out: int
+    """`[R, sums, columns]`."""
+
+
+(_MIX_X, _WEIGHTS, _PARTS, _SUMS, _MIX_COLUMNS, _MIX_OUT) = numbers(Mix)
+
+
+@done_by(Mix)
+def mix(call: int, item: int, scratch: int) -> None:
+    """One item of `Mix`."""
+    parts, sums, columns = field(call, _PARTS), field(call, _SUMS), field(call, _MIX_COLUMNS)
+    row, place = item // sums, item % sums
+    x = field(call, _MIX_X) + 4 * columns * parts * row
+    weights = field(call, _WEIGHTS) + 4 * (sums * parts * row + place)
+    out = field(call, _MIX_OUT) + 4 * columns * item
+    for start in range(0, columns, 16):
+        left = columns - start
+        total = splat(real(0.0))
+        for part in range(parts):
+            place_of = x + 4 * (columns * part + start)
+            value = load(place_of) if left >= 16 else load_first(place_of, left)
+            total = fma(splat(load_float(weights + 4 * sums * part)), value, total)
+        if left >= 16:
+            store(out + 4 * start, total)
+        else:
+            store_first(out + 4 * start, total, left)
 
 
 @kernel

@@ -12,7 +12,7 @@ from typing import Final
 import structlog
 
 from tensorfold.compute.host import usable_processors
-from tensorfold_backend_cpu.kernels.arithmetic import Apply, Combine
+from tensorfold_backend_cpu.kernels.arithmetic import Apply, Combine, Mix
 from tensorfold_backend_cpu.kernels.attention import ATTEND_KERNELS
 from tensorfold_backend_cpu.kernels.cache import folder
 from tensorfold_backend_cpu.kernels.compiling import Kernel
@@ -80,7 +80,7 @@ def compile_kernels(*, half: bool) -> None:
 
 def compile_recurrences() -> None:
     """Those that only some models need."""
-    _make([each.kernel for each in (Apply, Combine, GatedDelta, GatedNorm, ShortConv, StateSpace)])
+    _make([each.kernel for each in (Apply, Combine, GatedDelta, GatedNorm, Mix, ShortConv, StateSpace)])
 
 
 def make_attention(half: bool) -> None:
