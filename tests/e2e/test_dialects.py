@@ -66,6 +66,43 @@ def test_every_dialect_counts_the_same_prompt(server: Any) -> None:
     assert window == shown["max_model_len"]
 
 
+LONG = "word " * 9000
+SCHEMA = {"type": "object", "not": {}}
+IMAGE = {"type": "input_image", "image_url": "data:image/png;base64,aGk="}
+
+
+@pytest.mark.requirement("T-064", "T-091", "T-214")
+@pytest.mark.parametrize(
+    ("path", "body", "param"),
+    [
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": LONG}]}, "messages"),
+        ("/v1/chat/completions", {"messages": [USER], "max_completion_tokens": 0}, "max_completion_tokens"),
+        ("/v1/completions", {"prompt": LONG}, "prompt"),
+        ("/v1/completions", {"prompt": "a", "guided_regex": "("}, "guided_regex"),
+        ("/v1/completions", {"prompt": "a", "structured_outputs": {"grammar": "x"}}, "structured_outputs.grammar"),
+        ("/v1/chat/completions", {"messages": [USER], "guided_json": SCHEMA}, "guided_json"),
+        ("/v1/responses", {"input": LONG}, "input"),
+        ("/v1/responses", {"input": "a", "max_output_tokens": 9000}, "input"),
+        ("/v1/responses", {"input": [{"role": "user", "content": [IMAGE]}]}, "input"),
+        ("/v1/responses/input_tokens", {"input": [{"role": "user", "content": [IMAGE]}]}, "input"),
+        ("/v1/responses", {"input": "a", "guided_grammar": "x"}, "guided_grammar"),
+        (
+            "/v1/responses",
+            {"input": "a", "text": {"format": {"type": "json_schema", "name": "x", "schema": SCHEMA}}},
+            "text.format",
+        ),
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_refusal_names_the_field_that_the_body_has(
+    server: Any, path: str, body: dict[str, Any], param: str, stream: bool
+) -> None:
+    """Also one that the engine refuses: in the words of the API that was asked."""
+    pytest.importorskip("xgrammar", reason="structured output needs the extra `grammar`")
+    reply = httpx.post(f"{server.url}{path}", json={**body, "stream": stream}, timeout=120)
+    assert (reply.status_code, reply.json()["error"]["param"]) == (400, param)
+
+
 @pytest.mark.requirement("T-345")
 def test_a_stored_conversation_goes_on_as_the_chat_does(server: Any) -> None:
     """The turn behind `previous_response_id` has the prompt that a chat client would send."""
