@@ -135,7 +135,11 @@ def test_a_call_that_is_cut_before_it_has_begun_is_content_from_its_first_mark_o
             **fields,
         )
 
+    told = ask(logprobs=True, top_logprobs=1).choices[0]
+    assert told.logprobs is not None
+    assert "".join(token.token for token in told.logprobs.content) == told.message.content
     message = ask().choices[0].message
+    assert message == told.message
     assert message.tool_calls is None
     assert message.content == '<tool_call>\n{"name": "get'.partition(stop)[0]
     streamed = "".join(chunk.choices[0].delta.content or "" for chunk in ask(stream=True))
