@@ -62,6 +62,28 @@ def test_any_jumble_of_marks_is_the_same_however_it_is_cut(name: str) -> None:
     check()
 
 
+@pytest.mark.requirement("T-114")
+@pytest.mark.parametrize("name", MARKS)
+def test_the_tokens_of_a_text_are_those_that_spell_it(name: str) -> None:
+    """Of answer and reasoning alike, whatever calls and white space stand between."""
+    parts = [*(MARKS[name].split("|") if name != "gemma" else _gemma()), " ", "\n", "word", PARIS, PARIS]
+
+    @settings(max_examples=300)
+    @given(st.lists(st.sampled_from(parts), max_size=30), st.sampled_from(["", "<think>\n"]))
+    def check(parts: list[str], prompt: str) -> None:
+        parser = FORMATS[name].parser(REQUEST, prompt)
+        pieces = [
+            piece
+            for number, character in enumerate("".join(parts))
+            for piece in parser.feed(character, (TokenInfo(number, character.encode(), -1.0),))
+        ]
+        for piece in (*pieces, *parser.finish()):
+            if isinstance(piece, TextPiece | ThinkingPiece):
+                assert b"".join(token.data for token in piece.tokens).decode() == piece.text
+
+    check()
+
+
 def _gemma() -> list[str]:
     # The marks themselves hold the separator.
     return [
