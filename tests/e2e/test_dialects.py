@@ -66,6 +66,31 @@ def test_every_dialect_counts_the_same_prompt(server: Any) -> None:
     assert window == shown["max_model_len"]
 
 
+@pytest.mark.requirement("T-068")
+def test_as_many_questions_as_are_taken_are_answered(server: Any) -> None:
+    """More of them than the server prepares at a time: they take turns, and are not refused."""
+    questions = [{"id": str(number), "type": "yes_no", "question": f"Is {number} odd?"} for number in range(80)]
+    (decided,) = told(server.url, "/v1/decisions", {"input": "Numbers.", "questions": questions})
+    assert list(decided["answers"]) == [str(number) for number in range(80)]
+
+
+@pytest.mark.requirement("T-039")
+def test_as_many_prompts_as_are_taken_are_answered(server: Any) -> None:
+    """More of them than run and wait at a time, in one body."""
+    prompts = [f"{number}, " for number in range(128)]
+    (whole,) = told(server.url, "/v1/completions", {"prompt": prompts, "max_tokens": 1, "temperature": 0})
+    assert [choice["index"] for choice in whole["choices"]] == list(range(128))
+    assert len(whole["tensorfold"]["choice_token_sha"]) == 128
+
+
+@pytest.mark.requirement("T-093")
+def test_a_temperature_that_is_next_to_nothing_is_greedy(server: Any) -> None:
+    """The likeliest token, and not the first one of the vocabulary."""
+    body = {"prompt": "The capital of France is", "max_tokens": 4}
+    replies = [told(server.url, "/v1/completions", {**body, "temperature": each})[0] for each in (0, 5e-324, 1e-200)]
+    assert len({reply["tensorfold"]["token_sha"] for reply in replies}) == 1
+
+
 LONG = "word " * 9000
 SCHEMA = {"type": "object", "not": {}}
 IMAGE = {"type": "input_image", "image_url": "data:image/png;base64,aGk="}
