@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import importlib.util
 import json
 import os
 import signal
@@ -201,6 +203,25 @@ def test_a_restarted_server_goes_on_from_the_prompts_that_it_kept_on_disk(start:
     cached = [answer["usage"]["prompt_tokens_details"]["cached_tokens"] for answer in answers]
     assert cached[0] == 0 and fresh["usage"]["prompt_tokens"] - 64 <= cached[1] < fresh["usage"]["prompt_tokens"]
     assert {file.stat().st_mode & 0o077 for file in folder.rglob("*")} == {0}
+
+
+def test_a_crowd_that_the_queue_has_room_for_is_served(start: Start) -> None:
+    """However many come at one moment, and whether their replies are bound or not."""
+    server = start("--context", "256", "--queue", "500")
+
+    async def crowd() -> list[int]:
+        limits = httpx.Limits(max_connections=130)
+        async with httpx.AsyncClient(base_url=server.url, timeout=120, limits=limits) as client:
+
+            async def ask(number: int) -> int:
+                body: dict[str, object] = {"prompt": f"{number} " * 20, "max_tokens": 1}
+                if number % 3 == 0 and importlib.util.find_spec("xgrammar"):
+                    body["guided_choice"] = ["a", "b"]
+                return (await client.post("/v1/completions", json=body)).status_code
+
+            return await asyncio.gather(*map(ask, range(120)))
+
+    assert set(asyncio.run(crowd())) == {200}
 
 
 @pytest.mark.requirement("T-095", "T-094")

@@ -325,6 +325,11 @@ def _engine_settings(config: ServeConfig, memory: MemoryPlan, independence: Inde
         spill_folder=config.spill_dir or Path(platformdirs.user_cache_dir("tensorfold")) / "prefixes",
         spill_bytes=int(config.spill_gib * GIB),
     )
+    # Whom the queue lets in is not turned away by those who read prompts and compile grammars.
+    admitted = memory.lanes + config.queue
+    settings = dataclasses.replace(
+        settings, front_queue=settings.front_queue + admitted, compile_queue=settings.compile_queue + admitted
+    )
     if config.drafts == "off":
         settings = dataclasses.replace(settings, head_depth=0)
     return settings if config.max_tokens is None else dataclasses.replace(settings, max_tokens=config.max_tokens)
