@@ -270,9 +270,10 @@ def _engine(
 def _describe(config: ServeConfig, chosen: _Chosen, window: int, lanes: int) -> ModelInfo:
     geometry, checkpoint = chosen.geometry, chosen.opened.checkpoint
     templates = checkpoint.templates
+    id = config.served_name or model_name(config.model, chosen.path)
     return ModelInfo(
-        id=config.served_name or model_name(config.model, chosen.path),
-        aliases=config.alias,
+        id=id,
+        aliases=tuple(name for name in dict.fromkeys(config.alias) if name != id),
         created=int(time.time()),
         family=chosen.opened.family.name,
         backend=chosen.backend.name,
