@@ -66,7 +66,7 @@ def turn(arguments: str, *before: Text) -> Chat:
     ],
 )
 def test_a_call_with_half_a_character_may_be_sent_back(prompts: Any, spelled: str, read: str) -> None:
-    """A model can write half of a surrogate pair, and the conversation has to go on."""
+    """A call in which a model has escaped half of a surrogate pair may be sent back."""
     assert f"<parameter=city>\n{read}\n</parameter>" in prompts.prepare(turn(f'{{"city": "{spelled}"}}')).text
 
 

@@ -65,7 +65,7 @@ def test_any_jumble_of_marks_is_the_same_however_it_is_cut(name: str) -> None:
 @pytest.mark.requirement("T-114")
 @pytest.mark.parametrize("name", MARKS)
 def test_the_tokens_of_a_text_are_those_that_spell_it(name: str) -> None:
-    """Of answer and reasoning alike, whatever calls and white space stand between."""
+    """Log-probabilities go with the tokens that spell a text, whatever calls and white space stand between."""
     parts = [*(MARKS[name].split("|") if name != "gemma" else _gemma()), " ", "\n", "word", PARIS, PARIS]
 
     @settings(max_examples=300)
@@ -127,7 +127,7 @@ def _joined(found: Parsed) -> Any:
     ],
 )
 def test_a_block_that_is_no_call_keeps_all_of_its_text(block: str, opening: str, size: int) -> None:
-    """From the opening mark on, wherever the notation is left."""
+    """A block that is no call is content from its opening mark on, wherever it leaves the notation."""
     text = f"Look: {block}"
     found = parsed(QWEN, REQUEST, opening, [text[at : at + size] for at in range(0, len(text), size)])
     assert _joined(found) == (("", text, [], False) if opening else (text, "", [], False))

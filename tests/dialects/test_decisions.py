@@ -174,7 +174,7 @@ def test_temperature_flattens_the_probabilities_alone(app: Application) -> None:
 @pytest.mark.requirement("T-080")
 @pytest.mark.parametrize("temperature", [5e-324, 1e-310, 1e-9])
 def test_the_smallest_temperatures_leave_the_likeliest_label(app: Application, temperature: float) -> None:
-    """A log-probability divided by them is no finite number any more."""
+    """A log-probability divided by the smallest temperatures is no finite number, and still gives probabilities."""
     told = answered(app, "/v1/decisions", {**KEYED, "temperature": temperature})["answers"]["topic"]
     assert told["probabilities"] == {"billing": 1.0, "other": 0.0}
 

@@ -295,7 +295,7 @@ def test_what_comes_later_is_refused_by_name_and_not_ignored(field: str, value: 
 @pytest.mark.requirement("T-065", "T-067")
 @pytest.mark.parametrize(("field", "value"), [("modalities", ["audio"]), ("audio", {"voice": "alloy"})])
 def test_output_that_is_no_text_is_refused_on_every_endpoint_that_replies(field: str, value: object) -> None:
-    """Completions and Responses as well: such a field is never ignored."""
+    """Completions and Responses refuse `modalities` and `audio` too, and never ignore them."""
     assert refused(COMPLETIONS, {**ONCE, field: value}).param == field
     assert refused("/v1/responses", {"input": "hi", field: value}).param == field
 

@@ -55,7 +55,7 @@ def test_a_text_is_tokenized(app: Application, prefix: str, tokenizer: Tokenizer
 
 @pytest.mark.requirement("T-051")
 def test_an_empty_text_has_no_tokens(app: Application) -> None:
-    """It could not be run, and can be counted."""
+    """`/tokenize` counts an empty text, which could not be run."""
     nothing = {"count": 0, "max_model_len": MODEL.window, "tokens": []}
     assert answered(app, "/tokenize", {"prompt": ""}) == nothing
     assert answered(app, "/tokenize", {"prompt": "", "return_token_strs": True}) == {**nothing, "token_strs": []}

@@ -121,7 +121,7 @@ def test_a_call_that_is_demanded_is_made(client: openai.OpenAI, choice: Any) -> 
 def test_a_call_that_is_cut_before_it_has_begun_is_content_from_its_first_mark_on(
     client: openai.OpenAI, stop: str
 ) -> None:
-    """What the reply holds before the stop text is all there, whole and streamed."""
+    """A call that a stop text cuts before it has begun is content, from its opening mark on."""
 
     def ask(**fields: Any) -> Any:
         return client.chat.completions.create(

@@ -68,7 +68,7 @@ def test_every_dialect_counts_the_same_prompt(server: Any) -> None:
 
 @pytest.mark.requirement("T-068")
 def test_as_many_questions_as_are_taken_are_answered(server: Any) -> None:
-    """More of them than the server prepares at a time: they take turns, and are not refused."""
+    """Questions of a decision that are more than the server prepares at a time take turns, and are not refused."""
     questions = [{"id": str(number), "type": "yes_no", "question": f"Is {number} odd?"} for number in range(80)]
     (decided,) = told(server.url, "/v1/decisions", {"input": "Numbers.", "questions": questions})
     assert list(decided["answers"]) == [str(number) for number in range(80)]
@@ -76,7 +76,7 @@ def test_as_many_questions_as_are_taken_are_answered(server: Any) -> None:
 
 @pytest.mark.requirement("T-039")
 def test_as_many_prompts_as_are_taken_are_answered(server: Any) -> None:
-    """More of them than run and wait at a time, in one body."""
+    """128 prompts of one body are more than run and wait at a time, and are served."""
     prompts = [f"{number}, " for number in range(128)]
     (whole,) = told(server.url, "/v1/completions", {"prompt": prompts, "max_tokens": 1, "temperature": 0})
     assert [choice["index"] for choice in whole["choices"]] == list(range(128))
@@ -85,7 +85,7 @@ def test_as_many_prompts_as_are_taken_are_answered(server: Any) -> None:
 
 @pytest.mark.requirement("T-093")
 def test_a_temperature_that_is_next_to_nothing_is_greedy(server: Any) -> None:
-    """The likeliest token, and not the first one of the vocabulary."""
+    """A temperature next to nothing gives the likeliest token, and not the first one of the vocabulary."""
     body = {"prompt": "The capital of France is", "max_tokens": 4}
     replies = [told(server.url, "/v1/completions", {**body, "temperature": each})[0] for each in (0, 5e-324, 1e-200)]
     assert len({reply["tensorfold"]["token_sha"] for reply in replies}) == 1
@@ -122,7 +122,7 @@ IMAGE = {"type": "input_image", "image_url": "data:image/png;base64,aGk="}
 def test_a_refusal_names_the_field_that_the_body_has(
     server: Any, path: str, body: dict[str, Any], param: str, stream: bool
 ) -> None:
-    """Also one that the engine refuses: in the words of the API that was asked."""
+    """`param` is a field of the API that was asked, also where the engine refuses."""
     pytest.importorskip("xgrammar", reason="structured output needs the extra `grammar`")
     reply = httpx.post(f"{server.url}{path}", json={**body, "stream": stream}, timeout=120)
     assert (reply.status_code, reply.json()["error"]["param"]) == (400, param)

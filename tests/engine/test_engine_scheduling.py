@@ -157,7 +157,7 @@ def test_without_a_decode_share_prompts_run_whole_in_order_of_arrival() -> None:
 @pytest.mark.requirement("T-148")
 @pytest.mark.parametrize(("share", "rounds"), [(0.01, 1), (None, 3), (0.45, 5), (0.95, 10), (100.0, ROUNDS)], ids=str)
 def test_running_replies_get_their_share_of_each_chunks_time(share: float | None, rounds: int) -> None:
-    """Behind each chunk, rounds until a quarter of its time is over by default; one at least, and no more than the bound."""
+    """Behind each chunk replies get rounds for a quarter of its time by default; one at least, and a bound at most."""
     settings = EngineSettings() if share is None else EngineSettings(decode_share=share)
     recorder, _ = serve(request("a", 1, reply=400), request("l", 10), settings=settings, timed=True)
     order = recorder.order()

@@ -33,7 +33,7 @@ def test_zero_is_a_value_and_not_a_missing_one() -> None:
 @pytest.mark.requirement("T-093")
 @pytest.mark.parametrize(("asked", "taken"), [(5e-324, 0.0), (1e-310, 0.0), (1e-9, 1e-9), (100.0, 100.0)])
 def test_temperatures_that_no_logit_can_be_divided_by_are_greedy(asked: float, taken: float) -> None:
-    """A quotient that is not finite would be no probability: what they come to is the likeliest token."""
+    """Temperatures by which no logit can be divided are greedy, which they come to."""
     assert sampling_rule(Sampling(temperature=asked), Sampling(), CHECKPOINT).temperature == taken
 
 

@@ -47,7 +47,7 @@ def until(condition: Callable[[], bool]) -> bool:
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("room", [1, 3, 100])
 def test_prompts_of_one_body_wait_for_each_other_where_the_queue_has_no_room(rig: Rig, room: int, stream: bool) -> None:
-    """However small it is, and never more of them at once than leave room for others; observers are told of each once."""
+    """Up to 128 prompts are served however small the queue is, 16 at most at a time; observers are told of each once."""
     made: Any
     most = 0
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -93,7 +93,7 @@ class Generation:
 
 
 @contextmanager
-def named_as_in(decoded: object) -> Iterator[None]:
+def named_as_in(decoded: object) -> Generator[None]:
     """Errors of what a body asks for name the fields as the body does."""
     try:
         yield
