@@ -120,6 +120,11 @@ class Flow:
         """More text, `number` being that of its first character. White space at its end waits for what follows."""
         if not text:
             return
+        if not (self._held or self._leading or text[-1].isspace()):
+            # PERF: most pieces are such.
+            self._behind_call = False
+            self._pieces.text(self._kind, text, number)
+            return
         runs = [*self._held, (text, number)]
         if len(runs) > 1:
             text = "".join(run for run, _ in runs)
