@@ -109,6 +109,9 @@ IMAGE = {"type": "input_image", "image_url": "data:image/png;base64,aGk="}
         ("/v1/responses", {"input": LONG}, "input"),
         ("/v1/responses", {"input": "a", "max_output_tokens": 9000}, "input"),
         ("/v1/responses", {"input": [{"role": "user", "content": [IMAGE]}]}, "input"),
+        ("/v1/decisions", {"input": LONG, "questions": [{"id": "a", "type": "yes_no", "question": "b"}]}, "input"),
+        ("/v1/decisions", {"input": LONG, "questions": [{"type": "predicate", "instructions": "b"}]}, "input"),
+        ("/v1/systemone", {"state": LONG, "questions": {"a": {"type": "noul", "instructions": "b"}}}, "state"),
         ("/v1/responses/input_tokens", {"input": [{"role": "user", "content": [IMAGE]}]}, "input"),
         ("/v1/responses", {"input": "a", "guided_grammar": "x"}, "guided_grammar"),
         (
@@ -124,7 +127,9 @@ def test_a_refusal_names_the_field_that_the_body_has(
 ) -> None:
     """`param` is a field of the API that was asked, also where the engine refuses."""
     pytest.importorskip("xgrammar", reason="structured output needs the extra `grammar`")
-    reply = httpx.post(f"{server.url}{path}", json={**body, "stream": stream}, timeout=120)
+    # Decisions are not streamed, and refuse what is no field of theirs.
+    streamed = {} if path in ("/v1/decisions", "/v1/systemone") else {"stream": stream}
+    reply = httpx.post(f"{server.url}{path}", json={**body, **streamed}, timeout=120)
     assert (reply.status_code, reply.json()["error"]["param"]) == (400, param)
 
 
