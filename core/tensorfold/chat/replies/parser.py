@@ -45,6 +45,8 @@ class MarkupParser:
         self._bare_calls = markup.bare_calls if offered else None
         self._offered = offered
         self._thinking = opened
+        self.reasoned: int | None = None
+        """Implements `contracts.chat.EndsReasoningLate`."""
         self._continued = continued
         self._thought = Flow(self._pieces, "thinking")
         self._prose = Flow(self._pieces, "text")
@@ -109,6 +111,7 @@ class MarkupParser:
                 break
             if mark:
                 if (yield from self._called_within(mark, reasoning.end)):
+                    self.reasoned = self._source.number
                     self._thought.drop()
                     return
             elif self._source.ended:
