@@ -53,6 +53,23 @@ def turn(arguments: str, *before: Text) -> Chat:
     )
 
 
+@pytest.mark.requirement("T-085")
+@pytest.mark.parametrize(
+    ("spelled", "read"),
+    [
+        (r"\ud83d", "\ufffd"),
+        (r"a\uDC0Ab", "a\ufffdb"),
+        (r"\ud83d\ud83d\ude00", "\ufffd😀"),
+        (r"\ud83c\udf27", "🌧"),
+        (r"\\ud83d", r"\ud83d"),
+        (r"\\\ud83d\n", "\\\ufffd\n"),
+    ],
+)
+def test_a_call_with_half_a_character_may_be_sent_back(prompts: Any, spelled: str, read: str) -> None:
+    """A call in which a model has escaped half of a surrogate pair may be sent back."""
+    assert f"<parameter=city>\n{read}\n</parameter>" in prompts.prepare(turn(f'{{"city": "{spelled}"}}')).text
+
+
 def test_a_second_turn_holds_the_calls_name_its_argument_and_the_result(prompts: Any) -> None:
     text = prompts.prepare(turn('{"city": "Paris"}')).text
     assert text.index("<function=lookup>") < text.index("<parameter=city>\nParis\n</parameter>") < text.index("31C")

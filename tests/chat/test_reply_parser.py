@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -38,7 +40,7 @@ def pieces_of(text: str, size: int = 1, **fields: Any) -> list[Any]:
 
 @pytest.mark.parametrize("name", MARKS)
 def test_any_jumble_of_marks_is_the_same_however_it_is_cut(name: str) -> None:
-    """Nothing raises, and the pieces joined do not depend on the cuts."""
+    """Nothing raises, the pieces joined do not depend on the cuts, and what is no call is text, markup and all."""
 
     @settings(max_examples=300)
     @given(st.lists(st.sampled_from(MARKS[name].split("|") if name != "gemma" else _gemma()), max_size=30), st.data())
@@ -50,10 +52,34 @@ def test_any_jumble_of_marks_is_the_same_however_it_is_cut(name: str) -> None:
         whole, again = (parsed(FORMATS[name], REQUEST, prompt, each) for each in ([text], cut))
         single = parsed(FORMATS[name], REQUEST, prompt, list(text))
         assert _joined(whole) == _joined(again) == _joined(single)
+        if not whole.calls:
+            assert _bare(name, whole.thinking + whole.content) == _bare(name, text), "what is no call is all there"
         for name_, arguments in whole.calls[: len(whole.calls) - whole.broken]:
             assert name_ == "now"
             if not whole.broken:
                 json.loads(arguments)
+
+    check()
+
+
+@pytest.mark.requirement("T-114")
+@pytest.mark.parametrize("name", MARKS)
+def test_the_tokens_of_a_text_are_those_that_spell_it(name: str) -> None:
+    """Log-probabilities go with the tokens that spell a text, whatever calls and white space stand between."""
+    parts = [*(MARKS[name].split("|") if name != "gemma" else _gemma()), " ", "\n", "word", PARIS, PARIS]
+
+    @settings(max_examples=300)
+    @given(st.lists(st.sampled_from(parts), max_size=30), st.sampled_from(["", "<think>\n"]))
+    def check(parts: list[str], prompt: str) -> None:
+        parser = FORMATS[name].parser(REQUEST, prompt)
+        pieces = [
+            piece
+            for number, character in enumerate("".join(parts))
+            for piece in parser.feed(character, (TokenInfo(number, character.encode(), -1.0),))
+        ]
+        for piece in (*pieces, *parser.finish()):
+            if isinstance(piece, TextPiece | ThinkingPiece):
+                assert b"".join(token.data for token in piece.tokens).decode() == piece.text
 
     check()
 
@@ -72,8 +98,39 @@ def _gemma() -> list[str]:
     ]
 
 
+def _bare(name: str, text: str) -> str:
+    """The characters of a text, without those of the reasoning's marks and white space, which belong to the notation."""
+    marks = ("<|channel>thought", "<channel|>") if name == "gemma" else ("<think>", "</think>")
+    # Reasoning that is opened again stands elsewhere than in the text.
+    return "".join(sorted(re.sub("|".join(map(re.escape, marks)), "", text).replace(" ", "").replace("\n", "")))
+
+
 def _joined(found: Parsed) -> Any:
     return found.content, found.thinking, found.calls, found.broken
+
+
+@pytest.mark.requirement("T-181")
+@pytest.mark.parametrize("size", [1, 1000])
+@pytest.mark.parametrize("opening", ["", "<think>\n"])
+@pytest.mark.parametrize(
+    "block",
+    [
+        '<tool_call>\n{"name": "',
+        '<tool_call>\n{"name" "now"}\n</tool_call>',
+        '<tool_call>{"name": "now" x "arguments": {}}</tool_call>',
+        '<tool_call>{"name": "now", "arguments" {}}</tool_call>',
+        "<tool_call>{now}</tool_call>",
+        '<tool_call>{"name": "now", "arguments": []}</tool_call>',
+        '<tool_call>{"arguments": {}, "name": "nope"}</tool_call>',
+        "<tool_call>\n<function now>\n</tool_call>",
+        "<tool_call>\n<function=now>\nx</tool_call>",
+    ],
+)
+def test_a_block_that_is_no_call_keeps_all_of_its_text(block: str, opening: str, size: int) -> None:
+    """A block that is no call is content from its opening mark on, wherever it leaves the notation."""
+    text = f"Look: {block}"
+    found = parsed(QWEN, REQUEST, opening, [text[at : at + size] for at in range(0, len(text), size)])
+    assert _joined(found) == (("", text, [], False) if opening else (text, "", [], False))
 
 
 @settings(max_examples=100)
@@ -142,6 +199,16 @@ def test_a_call_that_cannot_be_followed_comes_whole() -> None:
     """Arguments that stand before the name."""
     text = '<tool_call>{"arguments": {"city": "Paris"}, "name": "get_weather"}</tool_call>'
     assert pieces_of(text) == [CallPiece(0, "get_weather", ""), CallPiece(0, None, '{"city": "Paris"}')]
+
+
+@pytest.mark.parametrize("argument", ['{"a": "\\ud800"}', '{"a": 1e999, "b": 1.10}', '{"a": "北\\n", "b": [1e5, {}]}'])
+@pytest.mark.parametrize("order", ['{{"name": "ping", "arguments": {}}}', '{{"arguments": {}, "name": "ping"}}'])
+@pytest.mark.parametrize("spelled", [str, json.dumps])
+def test_arguments_stand_as_the_model_wrote_them(argument: str, order: str, spelled: Callable[[str], str]) -> None:
+    """In any order of the call, and where they are a text of JSON: no number changes, and half of a pair of surrogates
+    stays the escape that JSON can hold."""
+    text = f"<tool_call>{order.format(spelled(argument))}</tool_call>"
+    assert parsed(QWEN, request_with([Tool("ping")]), "", [text]).calls == [("ping", argument)]
 
 
 def test_letters_stay_as_they_are_written() -> None:

@@ -171,6 +171,14 @@ def test_temperature_flattens_the_probabilities_alone(app: Application) -> None:
     assert told["label_mass"] == pytest.approx(0.15)
 
 
+@pytest.mark.requirement("T-080")
+@pytest.mark.parametrize("temperature", [5e-324, 1e-310, 1e-9])
+def test_the_smallest_temperatures_leave_the_likeliest_label(app: Application, temperature: float) -> None:
+    """A log-probability divided by the smallest temperatures is no finite number, and still gives probabilities."""
+    told = answered(app, "/v1/decisions", {**KEYED, "temperature": temperature})["answers"]["topic"]
+    assert told["probabilities"] == {"billing": 1.0, "other": 0.0}
+
+
 def test_token_ids_are_shown_when_asked_for(app: Application, engine: ScoringEngine) -> None:
     told = answered(app, "/v1/decisions", {**KEYED, "return_prompt_token_ids": True})["answers"]["topic"]
     assert told["prompt_token_ids"] == list(PROMPTS.prepare(engine.scored[0]).ids)

@@ -218,6 +218,8 @@ def test_both_names_of_the_reply_limit_are_read(path: str, base: dict[str, Any])
     assert limits(path, base).max_tokens is None
     error = refused(path, {**base, "max_tokens": 7, "max_completion_tokens": 8})
     assert error.param == "max_completion_tokens"
+    for name in ("max_tokens", "max_completion_tokens"):
+        assert refused(path, {**base, name: 0}).param == name
 
 
 @pytest.mark.requirement("T-091")
@@ -288,6 +290,14 @@ def test_an_unserved_field_passes_with_its_default_and_is_refused_with_another_v
 def test_what_comes_later_is_refused_by_name_and_not_ignored(field: str, value: object) -> None:
     """A request for non-text output, tools, structured output or reasoning control gives 400 until it is served."""
     assert refused(CHAT, {**HI, field: value}).param == field
+
+
+@pytest.mark.requirement("T-065", "T-067")
+@pytest.mark.parametrize(("field", "value"), [("modalities", ["audio"]), ("audio", {"voice": "alloy"})])
+def test_output_that_is_no_text_is_refused_on_every_endpoint_that_replies(field: str, value: object) -> None:
+    """Completions and Responses refuse `modalities` and `audio` too, and never ignore them."""
+    assert refused(COMPLETIONS, {**ONCE, field: value}).param == field
+    assert refused("/v1/responses", {"input": "hi", field: value}).param == field
 
 
 @BOTH

@@ -53,6 +53,15 @@ def test_a_text_is_tokenized(app: Application, prefix: str, tokenizer: Tokenizer
     assert told == {"count": len(ids), "max_model_len": MODEL.window, "tokens": ids}
 
 
+@pytest.mark.requirement("T-051")
+def test_an_empty_text_has_no_tokens(app: Application) -> None:
+    """`/tokenize` counts an empty text, which could not be run."""
+    nothing = {"count": 0, "max_model_len": MODEL.window, "tokens": []}
+    assert answered(app, "/tokenize", {"prompt": ""}) == nothing
+    assert answered(app, "/tokenize", {"prompt": "", "return_token_strs": True}) == {**nothing, "token_strs": []}
+    assert answered(app, "/detokenize", {"tokens": []}) == {"prompt": ""}
+
+
 @pytest.mark.requirement("T-042", "T-052", "T-057")
 @pytest.mark.parametrize("extra", [{}, {"chat_template_kwargs": {}}, {"add_generation_prompt": True}])
 def test_the_ids_of_messages_are_those_that_the_chat_route_runs(

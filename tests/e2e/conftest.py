@@ -21,6 +21,9 @@ Start = Callable[..., "Server"]
 EXTRA = shlex.split(os.environ.get("TENSORFOLD_TEST_SERVE", ""))
 """Arguments for every server, so that the same tests run on another backend: `--backend NAME`."""
 
+ALIASES = ("--alias", "an-alias", "--alias", "an-alias", "--alias", "SmolLM2-135M-Instruct.Q4_1")
+"""One of them twice, and the model's own name: each is listed once."""
+
 START_SECONDS = 120.0
 END_SECONDS = 30.0
 
@@ -132,7 +135,7 @@ def start() -> Iterator[Start]:
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
     """One server for all tests that leave it as it was."""
-    server = Server("--alias", "an-alias", "--context", "1024", "--parallel", "8")
+    server = Server(*ALIASES, "--context", "1024", "--parallel", "8")
     assert server.url
     yield server
     server.close()

@@ -116,6 +116,36 @@ def test_a_call_that_is_demanded_is_made(client: openai.OpenAI, choice: Any) -> 
         json.loads(call.function.arguments)
 
 
+@pytest.mark.requirement("T-181")
+@pytest.mark.parametrize("stop", ["get", "name", "call>"])
+def test_a_call_that_is_cut_before_it_has_begun_is_content_from_its_first_mark_on(
+    client: openai.OpenAI, stop: str
+) -> None:
+    """A call that a stop text cuts before it has begun is content, from its opening mark on."""
+
+    def ask(**fields: Any) -> Any:
+        return client.chat.completions.create(
+            model="any",
+            messages=QUESTION,
+            tools=TOOLS,
+            tool_choice="required",
+            temperature=0,
+            max_tokens=48,
+            stop=stop,
+            **fields,
+        )
+
+    told = ask(logprobs=True, top_logprobs=1).choices[0]
+    assert told.logprobs is not None
+    assert "".join(token.token for token in told.logprobs.content) == told.message.content
+    message = ask().choices[0].message
+    assert message == told.message
+    assert message.tool_calls is None
+    assert message.content == '<tool_call>\n{"name": "get'.partition(stop)[0]
+    streamed = "".join(chunk.choices[0].delta.content or "" for chunk in ask(stream=True))
+    assert streamed == message.content
+
+
 @pytest.mark.requirement("T-214")
 def test_a_schema_that_cannot_be_kept_to_is_a_400_also_when_streamed(client: openai.OpenAI) -> None:
     """SO-10: before the stream opens, with the reason."""

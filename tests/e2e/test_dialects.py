@@ -66,6 +66,73 @@ def test_every_dialect_counts_the_same_prompt(server: Any) -> None:
     assert window == shown["max_model_len"]
 
 
+@pytest.mark.requirement("T-068")
+def test_as_many_questions_as_are_taken_are_answered(server: Any) -> None:
+    """Questions of a decision that are more than the server prepares at a time take turns, and are not refused."""
+    questions = [{"id": str(number), "type": "yes_no", "question": f"Is {number} odd?"} for number in range(80)]
+    (decided,) = told(server.url, "/v1/decisions", {"input": "Numbers.", "questions": questions})
+    assert list(decided["answers"]) == [str(number) for number in range(80)]
+
+
+@pytest.mark.requirement("T-039")
+def test_as_many_prompts_as_are_taken_are_answered(server: Any) -> None:
+    """128 prompts of one body are more than run and wait at a time, and are served."""
+    prompts = [f"{number}, " for number in range(128)]
+    (whole,) = told(server.url, "/v1/completions", {"prompt": prompts, "max_tokens": 1, "temperature": 0})
+    assert [choice["index"] for choice in whole["choices"]] == list(range(128))
+    assert len(whole["tensorfold"]["choice_token_sha"]) == 128
+
+
+@pytest.mark.requirement("T-093")
+def test_a_temperature_that_is_next_to_nothing_is_greedy(server: Any) -> None:
+    """A temperature next to nothing gives the likeliest token, and not the first one of the vocabulary."""
+    body = {"prompt": "The capital of France is", "max_tokens": 4}
+    replies = [told(server.url, "/v1/completions", {**body, "temperature": each})[0] for each in (0, 5e-324, 1e-200)]
+    assert len({reply["tensorfold"]["token_sha"] for reply in replies}) == 1
+
+
+LONG = "word " * 9000
+SCHEMA = {"type": "object", "not": {}}
+IMAGE = {"type": "input_image", "image_url": "data:image/png;base64,aGk="}
+
+
+@pytest.mark.requirement("T-064", "T-091", "T-214")
+@pytest.mark.parametrize(
+    ("path", "body", "param"),
+    [
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": LONG}]}, "messages"),
+        ("/v1/chat/completions", {"messages": [USER], "max_completion_tokens": 0}, "max_completion_tokens"),
+        ("/v1/completions", {"prompt": LONG}, "prompt"),
+        ("/v1/completions", {"prompt": "a", "guided_regex": "("}, "guided_regex"),
+        ("/v1/completions", {"prompt": "a", "structured_outputs": {"grammar": "x"}}, "structured_outputs.grammar"),
+        ("/v1/chat/completions", {"messages": [USER], "guided_json": SCHEMA}, "guided_json"),
+        ("/v1/responses", {"input": LONG}, "input"),
+        ("/v1/responses", {"input": "a", "max_output_tokens": 9000}, "input"),
+        ("/v1/responses", {"input": [{"role": "user", "content": [IMAGE]}]}, "input"),
+        ("/v1/decisions", {"input": LONG, "questions": [{"id": "a", "type": "yes_no", "question": "b"}]}, "input"),
+        ("/v1/decisions", {"input": LONG, "questions": [{"type": "predicate", "instructions": "b"}]}, "input"),
+        ("/v1/systemone", {"state": LONG, "questions": {"a": {"type": "noul", "instructions": "b"}}}, "state"),
+        ("/v1/responses/input_tokens", {"input": [{"role": "user", "content": [IMAGE]}]}, "input"),
+        ("/v1/responses", {"input": "a", "guided_grammar": "x"}, "guided_grammar"),
+        (
+            "/v1/responses",
+            {"input": "a", "text": {"format": {"type": "json_schema", "name": "x", "schema": SCHEMA}}},
+            "text.format",
+        ),
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_refusal_names_the_field_that_the_body_has(
+    server: Any, path: str, body: dict[str, Any], param: str, stream: bool
+) -> None:
+    """`param` is a field of the API that was asked, also where the engine refuses."""
+    pytest.importorskip("xgrammar", reason="structured output needs the extra `grammar`")
+    # Decisions are not streamed, and refuse what is no field of theirs.
+    streamed = {} if path in ("/v1/decisions", "/v1/systemone") else {"stream": stream}
+    reply = httpx.post(f"{server.url}{path}", json={**body, **streamed}, timeout=120)
+    assert (reply.status_code, reply.json()["error"]["param"]) == (400, param)
+
+
 @pytest.mark.requirement("T-345")
 def test_a_stored_conversation_goes_on_as_the_chat_does(server: Any) -> None:
     """The turn behind `previous_response_id` has the prompt that a chat client would send."""

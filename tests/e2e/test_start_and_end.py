@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import importlib.util
 import json
 import os
 import signal
@@ -201,3 +203,40 @@ def test_a_restarted_server_goes_on_from_the_prompts_that_it_kept_on_disk(start:
     cached = [answer["usage"]["prompt_tokens_details"]["cached_tokens"] for answer in answers]
     assert cached[0] == 0 and fresh["usage"]["prompt_tokens"] - 64 <= cached[1] < fresh["usage"]["prompt_tokens"]
     assert {file.stat().st_mode & 0o077 for file in folder.rglob("*")} == {0}
+
+
+def test_a_crowd_that_the_queue_has_room_for_is_served(start: Start) -> None:
+    """However many come at one moment, and whether their replies are bound or not."""
+    server = start("--context", "256", "--queue", "500")
+
+    async def crowd() -> list[int]:
+        limits = httpx.Limits(max_connections=130)
+        async with httpx.AsyncClient(base_url=server.url, timeout=120, limits=limits) as client:
+
+            async def ask(number: int) -> int:
+                body: dict[str, object] = {"prompt": f"{number} " * 20, "max_tokens": 1}
+                if number % 3 == 0 and importlib.util.find_spec("xgrammar"):
+                    body["guided_choice"] = ["a", "b"]
+                return (await client.post("/v1/completions", json=body)).status_code
+
+            return await asyncio.gather(*map(ask, range(120)))
+
+    assert set(asyncio.run(crowd())) == {200}
+
+
+@pytest.mark.requirement("T-095", "T-094")
+def test_the_salt_is_in_the_keys_of_requests_without_a_seed_alone(start: Start) -> None:
+    """`TENSORFOLD_SEED_SALT`: the same prompt is sampled otherwise, and with a seed it is sampled alike."""
+    told: list[list[str]] = []
+    for salt in ("0", "1"):
+        server = start("--context", "256", "--parallel", "1", environment={"TENSORFOLD_SEED_SALT": salt})
+        with httpx.Client(base_url=server.url, timeout=60) as client:
+            body = {"prompt": "Once", "max_tokens": 12, "temperature": 1.0}
+            bodies: list[dict[str, object]] = [body, body, {**body, "seed": 5}]
+            answers = [client.post("/v1/completions", json=each).json() for each in bodies]
+        told.append([answer["tensorfold"]["token_sha"] for answer in answers])
+    (plain, again, seeded), (salted, salted_again, seeded_too) = told
+    assert plain == again
+    assert salted == salted_again
+    assert plain != salted
+    assert seeded == seeded_too

@@ -118,6 +118,18 @@ def test_reasoning_tokens_are_counted_through_the_closing_mark() -> None:
     assert ToyChat(format=QwenFormat()).answer("42", chat_request()).usage.reasoning_tokens == 0
 
 
+@pytest.mark.requirement("T-188", "T-276")
+@pytest.mark.parametrize("behind", ["", "\n", PARIS])
+def test_the_tokens_of_a_call_that_ends_the_reasoning_are_none_of_it(behind: str) -> None:
+    """Reasoning that ends in the reply's call is counted up to it; one that was closed, through its mark."""
+    chat = ToyChat(format=QwenFormat(), tail=OPEN)
+    answer = chat.answer(f"why\n{PARIS}{behind}", chat_request((WEATHER,)))
+    assert (answer.choices[0].thinking, answer.choices[0].reason) == ("why", "tool_calls")
+    assert answer.usage.reasoning_tokens == len("why\n")
+    mentioned = f"why\n{PARIS}{behind}</think>"
+    assert chat.answer(f"{mentioned}42", chat_request((WEATHER,))).usage.reasoning_tokens == len(mentioned)
+
+
 def test_one_reply_stops_once_and_at_its_end() -> None:
     """RE-06: reasoning, text, and then the end."""
     events = ToyChat(format=QwenFormat()).events("<think>\nfour\n</think>\n\n4", chat_request())

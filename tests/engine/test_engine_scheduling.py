@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import count
 from typing import Any
 
 import pytest
@@ -50,6 +49,10 @@ class Recorder:
         if len(self.steps) >= self._hold:
             self.stall()
 
+    def seconds(self) -> float:
+        """A clock that steps alone move."""
+        return sum(1.0 if step.kind == "chunk" else 0.1 for step in self.steps)
+
     def chunks(self) -> str:
         """Whose chunks ran, in order."""
         return "".join(step.prompts[0] for step in self.steps if step.kind == "chunk")
@@ -68,9 +71,15 @@ def request(letter: str, chunks: int, reply: int = 4, **fields: Any) -> Request:
     return Request(id=letter, prompt=TextPrompt(prompt(letter, chunks)), limits=limits, **fields)
 
 
-def serve(*requests: Request, hold: int = 1, **engine_fields: Any) -> tuple[Recorder, list[list[Event]]]:
-    """Run requests: the others arrive together while step `hold` of the first one is held."""
+def serve(
+    *requests: Request, hold: int = 1, timed: bool = False, **engine_fields: Any
+) -> tuple[Recorder, list[list[Event]]]:
+    """Run requests: the others arrive together while step `hold` of the first one is held. `timed`: each chunk takes a
+    second and each round a tenth of one.
+    """
     recorder = Recorder(hold)
+    if timed:
+        engine_fields["clock"] = recorder.seconds
 
     async def main() -> list[list[Event]]:
         engine: LocalEngine = toy_engine(chunk=CHUNK, on_step=recorder, **engine_fields)
@@ -117,7 +126,7 @@ def test_a_short_prompt_does_not_wait_behind_a_long_one() -> None:
 def test_a_long_prompt_among_short_ones_is_not_starved() -> None:
     """It is passed over eight times, then it is next."""
     recorder, _ = serve(request("a", 1), request("l", 3), *(request(letter, 1) for letter in "bcdefghijkmn"), lanes=16)
-    assert recorder.chunks().index("l") <= 1 + 8
+    assert recorder.chunks().index("l") == 1 + 8, "neither sooner, for the others are shorter, nor later"
 
 
 @pytest.mark.requirement("T-110", "T-144", "T-150", "T-164")
@@ -146,20 +155,13 @@ def test_without_a_decode_share_prompts_run_whole_in_order_of_arrival() -> None:
 
 
 @pytest.mark.requirement("T-148")
-def test_a_larger_share_gives_replies_more_rounds() -> None:
-    """The share is a part of each chunk's measured time."""
-    rounds: list[int] = []
-    for share in (0.01, 100.0):
-        seconds = count()
-        recorder, _ = serve(
-            request("a", 1, reply=400),
-            request("l", 10),
-            settings=EngineSettings(decode_share=share),
-            clock=lambda seconds=seconds: float(next(seconds)),
-        )
-        order = recorder.order()
-        rounds.append(order[order.index("l") : order.rindex("l")].count("."))
-    assert rounds == [9, 9 * ROUNDS], "one round at least, and no more than the bound"
+@pytest.mark.parametrize(("share", "rounds"), [(0.01, 1), (None, 3), (0.45, 5), (0.95, 10), (100.0, ROUNDS)], ids=str)
+def test_running_replies_get_their_share_of_each_chunks_time(share: float | None, rounds: int) -> None:
+    """Behind each chunk replies get rounds for a quarter of its time by default; one at least, and a bound at most."""
+    settings = EngineSettings() if share is None else EngineSettings(decode_share=share)
+    recorder, _ = serve(request("a", 1, reply=400), request("l", 10), settings=settings, timed=True)
+    order = recorder.order()
+    assert order[order.index("l") : order.rindex("l")].count(".") == 9 * rounds
 
 
 @pytest.mark.requirement("T-151", "T-153", "T-161")

@@ -52,6 +52,22 @@ def test_the_answer_opens_a_call(name: str, reply: str) -> None:
     assert choice.text.strip() == ""
 
 
+@pytest.mark.requirement("T-114", "T-115")
+@pytest.mark.parametrize("name", ["qwen", "hermes"])
+def test_a_token_that_is_put_in_anothers_place_has_its_own_log_probability(name: str) -> None:
+    """A token that a gate puts in another's place has the log-probability of the model's raw distribution."""
+    opening = OPENINGS[name][1]
+    request = chat_request(TOOLS, tool_choice=REQUIRED, limits=Limits(max_tokens=120, stop=("et_w",)), logprobs=1)
+    (choice,) = chat_of(OPENINGS[name][0]).answer("Hello, I will not call.", request).choices
+    assert choice.text == f"{opening}g"
+    assert b"".join(token.data for token in choice.tokens).decode() == choice.text
+    assert choice.tokens[0].alternatives[0].data == b"H"
+    numbers = [token.logprob for token in choice.tokens if token.logprob is not None]
+    assert len(numbers) == len(choice.tokens)
+    assert numbers[0] < -1000
+    assert all(own <= token.alternatives[0].logprob for own, token in zip(numbers, choice.tokens, strict=True))
+
+
 @pytest.mark.requirement("T-193")
 @pytest.mark.parametrize("name", OPENINGS)
 @pytest.mark.parametrize(

@@ -30,6 +30,13 @@ def test_zero_is_a_value_and_not_a_missing_one() -> None:
     assert sampling_rule(Sampling(temperature=0.0), Sampling(), CHECKPOINT).temperature == 0
 
 
+@pytest.mark.requirement("T-093")
+@pytest.mark.parametrize(("asked", "taken"), [(5e-324, 0.0), (1e-310, 0.0), (1e-9, 1e-9), (100.0, 100.0)])
+def test_temperatures_that_no_logit_can_be_divided_by_are_greedy(asked: float, taken: float) -> None:
+    """Temperatures by which no logit can be divided are greedy, which they come to."""
+    assert sampling_rule(Sampling(temperature=asked), Sampling(), CHECKPOINT).temperature == taken
+
+
 @pytest.mark.requirement("T-127")
 @pytest.mark.parametrize("top_k", [0, -1, -100])
 def test_top_k_of_zero_or_less_is_off(top_k: int) -> None:

@@ -12,6 +12,7 @@ from tensorfold.testing.scripted import Stall
 from tensorfold.testing.toy_engine import running, toy_engine
 
 SYSTEM = "Write a short TITLE for this conversation."
+TASK = "### Task:\nGenerate a concise, 3-5 word title with an emoji.\n### Chat History:\n<chat_history>\n"
 
 
 def chat(*turns: tuple[Role, str], tools: tuple[Tool, ...] = ()) -> Request:
@@ -29,8 +30,17 @@ def chat(*turns: tuple[Role, str], tools: tuple[Tool, ...] = ()) -> Request:
         (chat(("system", SYSTEM), ("user", "x" * 4096)), False),
         (chat(("system", SYSTEM), ("user", "hello"), tools=(Tool("f"),)), False),
         (Request(id="t", prompt=TextPrompt(SYSTEM)), False),
+        (chat(("user", TASK)), True),
+        (chat(("user", TASK + "x" * 9000)), True),
+        (chat(("user", TASK.replace("title", "tag"))), False),
+        (chat(("user", "### Task:\nSum this up.\n\nIts title is Dune.")), False),
+        (chat(("user", TASK), ("assistant", "Dune"), ("user", "Shorter.")), False),
+        (chat(("user", TASK), tools=(Tool("f"),)), False),
     ],
-    ids=["system", "developer", "only the user says so", "long", "tools", "raw text"],
+    ids=[
+        *("system", "developer", "only the user says so", "long", "tools", "raw text"),
+        *("task", "long task", "another task", "a task about a title", "a conversation", "task with tools"),
+    ],
 )
 def test_a_title_is_asked_for_by_a_short_system_message_without_tools(request_: Request, title: bool) -> None:
     assert asks_for_a_title(request_) is title

@@ -12,7 +12,7 @@ import structlog
 from structlog.testing import capture_logs
 
 from tensorfold.contracts.observe import Outcome
-from tensorfold.errors import GenerationFailed, PluginConflict, Rejected
+from tensorfold.errors import GenerationFailed, InvalidRequest, PluginConflict, Rejected
 from tensorfold.http.audience import Audience
 from tensorfold.ir import Queued, Request, TextDelta
 from tensorfold.testing.asgi import ask
@@ -125,15 +125,15 @@ def test_observers_are_told_of_refusals_and_failures(
 def test_observers_are_told_once_of_each_request_of_a_refused_body(rig: Rig) -> None:
     def refuse_second(request: Request) -> Iterator[ScriptItem]:
         if request.id.endswith("-1"):
-            yield Rejected("full")
+            yield InvalidRequest("too long")
         yield Queued(1)
         yield 10.0
 
     notes = Notes()
     made = rig(refuse_second, observers=[notes])
-    assert ask(made.app, "POST", "/v1/completions", body=b'{"prompt": ["a", "b", "c"]}').status == 503
+    assert ask(made.app, "POST", "/v1/completions", body=b'{"prompt": ["a", "b", "c"]}').status == 400
     assert [told[0] for told in notes.told] == ["started", "started", "ended", "ended"]
-    assert sorted(outcome.status for outcome in notes.outcomes) == [499, 503]
+    assert sorted(outcome.status for outcome in notes.outcomes) == [400, 499]
 
 
 @pytest.mark.parametrize("stream", [True, False])

@@ -7,6 +7,7 @@ arguments as a mapping when they parse, results are messages of their own.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias, cast
 
@@ -14,6 +15,12 @@ from tensorfold.errors import Unsupported
 from tensorfold.ir import JSON, Image, Message, Part, Text, Thinking, Tool, ToolCall, ToolResult
 
 __all__ = ["THINKING_NAMES", "TemplateMessage", "template_messages", "template_tools"]
+
+_ESCAPES: Final = re.compile(
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<half>\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\.",
+    re.DOTALL,
+)
+"""JSON's escapes: a surrogate pair, half of one, any other."""
 
 THINKING_NAMES: Final = ("reasoning_content", "reasoning", "thinking")
 """The names under which templates look for a turn's reasoning; it stands under all of them."""
@@ -90,12 +97,20 @@ def _call(call: ToolCall) -> dict[str, JSON]:
 
 
 def _arguments(text: str) -> JSON:
-    """The mapping that the text spells, else the text; no text is no arguments."""
+    """The mapping that the text spells, else the text; no text is no arguments.
+
+    Half of a surrogate pair, which a model may have escaped, is U+FFFD: no prompt can hold it, and the client sends the
+    call back with every later turn.
+    """
     try:
-        value: Any = json.loads(text) if text.strip() else {}
+        value: Any = json.loads(_ESCAPES.sub(_whole, text)) if text.strip() else {}
     except (ValueError, RecursionError):
         return text
     return cast("dict[str, JSON]", value) if isinstance(value, dict) else text
+
+
+def _whole(escape: re.Match[str]) -> str:
+    return "\\ufffd" if escape.lastgroup == "half" else escape.group()
 
 
 def _text(parts: Iterable[Part]) -> str:

@@ -270,9 +270,10 @@ def _engine(
 def _describe(config: ServeConfig, chosen: _Chosen, window: int, lanes: int) -> ModelInfo:
     geometry, checkpoint = chosen.geometry, chosen.opened.checkpoint
     templates = checkpoint.templates
+    id = config.served_name or model_name(config.model, chosen.path)
     return ModelInfo(
-        id=config.served_name or model_name(config.model, chosen.path),
-        aliases=config.alias,
+        id=id,
+        aliases=tuple(name for name in dict.fromkeys(config.alias) if name != id),
         created=int(time.time()),
         family=chosen.opened.family.name,
         backend=chosen.backend.name,
@@ -324,6 +325,11 @@ def _engine_settings(config: ServeConfig, memory: MemoryPlan, independence: Inde
         prefix_copies=memory.copies,
         spill_folder=config.spill_dir or Path(platformdirs.user_cache_dir("tensorfold")) / "prefixes",
         spill_bytes=int(config.spill_gib * GIB),
+    )
+    # Whom the queue lets in is not turned away by those who read prompts and compile grammars.
+    admitted = memory.lanes + config.queue
+    settings = dataclasses.replace(
+        settings, front_queue=settings.front_queue + admitted, compile_queue=settings.compile_queue + admitted
     )
     if config.drafts == "off":
         settings = dataclasses.replace(settings, head_depth=0)

@@ -16,6 +16,7 @@ __all__ = [
     "CallPiece",
     "ChatFormat",
     "ChatTemplates",
+    "EndsReasoningLate",
     "MarkedFormat",
     "PieceEncoder",
     "ReplyMarks",
@@ -118,6 +119,16 @@ class ReplyParser(Protocol):
     @property
     def thinking(self) -> bool:
         """Whether the text so far ends inside the reasoning."""
+        ...
+
+
+@runtime_checkable
+class EndsReasoningLate(Protocol):
+    """A reply parser that may learn only from the reply's end where its reasoning ended: a call stood there."""
+
+    @property
+    def reasoned(self) -> int | None:
+        """How many characters of the reply came before that call; None: there is no such call."""
         ...
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkable
 
 from tensorfold.contracts.engine import ModelInfo, Services
 from tensorfold.errors import RequestError
@@ -24,6 +24,7 @@ __all__ = [
     "Inquiry",
     "InquiryCodec",
     "InquiryEndpoint",
+    "NamesFields",
     "Resource",
     "Scope",
     "StreamEncoder",
@@ -77,6 +78,17 @@ class Exchange(Protocol):
 
     def encoder(self) -> StreamEncoder:
         """A fresh encoder of a stream."""
+        ...
+
+
+@runtime_checkable
+class NamesFields(Protocol):
+    """An exchange or inquiry whose body has names of its own for what the core's errors speak of. Most need none."""
+
+    @property
+    def names(self) -> Mapping[str, str]:
+        """The body's field by the core's name of it (`messages`, `prompt`, `response_format`, ...). An error that names
+        a field of which nothing is said here goes out as it is."""
         ...
 
 

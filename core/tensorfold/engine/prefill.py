@@ -81,7 +81,8 @@ class Prefill:
                 want: Want = "all" if job.whole else "last" if chunk.end == len(job.ids) else "none"
                 output = steps.runner.forward([Segment(slot, ids, chunk.start, want=want, kind="chunk")])
                 draws = [window.draws[0].at(output.rows - 1) for window in windows]
-                drawn = steps.runner.sample(output, draws) if begun else []
+                before = ((job.gates, window.states[0]) for window in windows)
+                drawn = steps.sample(output, draws, before) if begun else []
                 if job.whole:
                     self._read_prompt(entry.active, chunk, output)
                 steps.runner.commit(slot, chunk.end)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from tensorfold.contracts.chat import CallPiece, ReplyParser, ReplyPiece, TextPiece, ThinkingPiece
+from tensorfold.contracts.chat import CallPiece, EndsReasoningLate, ReplyParser, ReplyPiece, TextPiece, ThinkingPiece
 from tensorfold.engine.detokenize import Detokenizer
 from tensorfold.engine.stops import StopScanner
 from tensorfold.ir import Event, TextDelta, ThinkingDelta, TokenInfo, ToolCallDelta
@@ -28,7 +29,8 @@ class ReplyText:
     ) -> None:
         """`call_id` names a call by its index; `counted`: deltas tell how many tokens there are up to them."""
         self.reasoning_tokens = 0
-        """Tokens that began or ended inside the reasoning, its markers included."""
+        """Tokens that began or ended inside the reasoning, its markers included; behind `finish`, without those of a call
+        that the reasoning ended in."""
         self.calls = 0
         """Tool calls begun."""
         self.latest = ""
@@ -47,6 +49,8 @@ class ReplyText:
         """Characters decoded."""
         self._released = 0
         """Of those, the ones that have left the stop scanner."""
+        self._reasoning: list[int] = []
+        """Of each token of the reasoning the number of the first character it has a part in."""
         self._infos: deque[tuple[int, TokenInfo]] = deque()
         """Tokens whose text has not left yet, each with the number of the first character it has a part in."""
 
@@ -56,6 +60,7 @@ class ReplyText:
         self._tokens += 1
         if info is not None and self._detokenizer.visible(token):
             self._infos.append((self._decoded, info))
+        begin = self._decoded
         text = self.latest = self._detokenizer.feed(token)
         self._decoded += len(text)
         matched = None
@@ -64,7 +69,9 @@ class ReplyText:
         else:
             scan = self._stops.feed(text)
             events, matched = self._release(scan.text), scan.matched
-        self.reasoning_tokens += thinking or self._parser.thinking
+        if thinking or self._parser.thinking:
+            self.reasoning_tokens += 1
+            self._reasoning.append(begin)
         return events, matched
 
     def count(self) -> None:
@@ -83,7 +90,10 @@ class ReplyText:
             self._infos.clear()
             if text or tokens:
                 events += self._events(self._parser.feed(text, tokens))
-        return events + self._events(self._parser.finish())
+        events += self._events(self._parser.finish())
+        if isinstance(self._parser, EndsReasoningLate) and self._parser.reasoned is not None:
+            self.reasoning_tokens = bisect_left(self._reasoning, self._parser.reasoned)
+        return events
 
     def _release(self, text: str) -> list[Event]:
         if not text:

@@ -115,26 +115,26 @@ class Rounds:
 
     def _forward(self, offers: Sequence[tuple[Entry, Window]]) -> tuple[Output[Any], list[list[Drawn]]]:
         steps = self._steps
-        windows = [window for _, window in offers]
         began = steps.clock()
         output = steps.runner.forward(
             [Segment(slot_of(entry), window.tokens, window.start, "all", "rows") for entry, window in offers]
         )
-        drawn = self._draw(output, windows)
-        self._depth.ran(sum(len(window.tokens) for window in windows), steps.clock() - began)
+        drawn = self._draw(output, offers)
+        self._depth.ran(sum(len(window.tokens) for _, window in offers), steps.clock() - began)
         return output, drawn
 
-    def _draw(self, output: Output[Any], windows: Sequence[Window]) -> list[list[Drawn]]:
+    def _draw(self, output: Output[Any], offers: Sequence[tuple[Entry, Window]]) -> list[list[Drawn]]:
         """The draws of all rows in one call, window by window."""
         draws: list[Draw] = []
-        for (first, _), window in zip(output.bounds, windows, strict=True):
+        for (first, _), (_, window) in zip(output.bounds, offers, strict=True):
             # Where they stand already, unless a reply before them has failed since.
             draws += [draw.at(row) for row, draw in enumerate(window.draws, first)]
-        drawn = self._steps.runner.sample(output, draws)
-        if len(drawn) == len(windows):
+        before = ((entry.active.job.gates, states) for entry, window in offers for states in window.states)
+        drawn = self._steps.sample(output, draws, before)
+        if len(drawn) == len(offers):
             return [[each] for each in drawn]
         following = iter(drawn)
-        return [[next(following) for _ in window.draws] for window in windows]
+        return [[next(following) for _ in window.draws] for _, window in offers]
 
     def _keep(self, place: int, entry: Entry, window: Window, drawn: Sequence[Drawn]) -> Followed | None:
         """Walk the window, then commit once: all tokens kept but the last one, which the next step runs."""

@@ -273,7 +273,7 @@ class Sequence:
         self._chances.learn(source, int(right), int(not right))
 
     def _kept(self, drawn: Drawn, draw: Draw, states: GateStates) -> Drawn:
-        """What was drawn, or what a gate puts in its place; that has no log-probability of its own."""
+        """What was drawn, or what a gate puts in its place; the log-probability was that of the other one."""
         if drawn.problem is not None or draw.forced is not None:
             return drawn
         token = self.job.gates.kept(states, drawn.token)

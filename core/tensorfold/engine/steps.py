@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tensorfold.compute.runner import Runner
-from tensorfold.contracts.sampling import Drawn
+import msgspec
+
+from tensorfold.compute.runner import Output, Runner
+from tensorfold.contracts.sampling import Draw, Drawn
 from tensorfold.engine.active import ActiveRequest, Entry
+from tensorfold.engine.gates import GateSet, GateStates
 from tensorfold.engine.heads import DraftHead
 from tensorfold.engine.kept import PrefixCache
 from tensorfold.engine.lanes import Lanes
@@ -32,6 +35,26 @@ class Steps:
     head: DraftHead
     totals: Totals
     clock: Callable[[], float]
+
+    def sample(
+        self, output: Output[Any], draws: Sequence[Draw], before: Iterable[tuple[GateSet, GateStates]]
+    ) -> list[Drawn]:
+        """One token for each draw. What a gate puts in the place of one has a log-probability of its own, where those are
+        asked for; `before` are each draw's gates, and their states before it.
+        """
+        drawn = self.runner.sample(output, draws)
+        if all(draw.logprobs is None for draw in draws):
+            return drawn
+        put: dict[int, Draw] = {}
+        for place, (draw, each, (gates, states)) in enumerate(zip(draws, drawn, before, strict=True)):
+            if draw.logprobs is None or draw.forced is not None or each.problem is not None:
+                continue
+            token = gates.kept(states, each.token)
+            if token != each.token:
+                put[place] = msgspec.structs.replace(draw, forced=token)
+        for place, each in zip(put, self.runner.sample(output, list(put.values())) if put else (), strict=True):
+            drawn[place] = each
+        return drawn
 
     def accept(self, entry: Entry, window: Window, drawn: Sequence[Drawn]) -> bool:
         """Walk a window and send what it gives; False: the request has failed."""

@@ -9,7 +9,7 @@ import falcon.asgi
 from tensorfold.contracts.dialect import Inquiry, InquiryEndpoint
 from tensorfold.http.admitted import admitted_services
 from tensorfold.http.connection import ClientGone
-from tensorfold.http.generation import Serving, check_media_type
+from tensorfold.http.generation import Serving, check_media_type, named_as_in
 from tensorfold.http.visit import Visit
 
 __all__ = ["Answering"]
@@ -29,7 +29,8 @@ class Answering:
         check_media_type(req)
         inquiry = await self._serving.decode(self._codec.decode, await visit.connection.body(), visit)
         resp.content_type = self._codec.media_type
-        resp.data = await self._answer(inquiry, visit)
+        with named_as_in(inquiry):
+            resp.data = await self._answer(inquiry, visit)
 
     async def _answer(self, inquiry: Inquiry, visit: Visit) -> bytes:
         left = False

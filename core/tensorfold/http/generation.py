@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import TypeVar
 
 import falcon.asgi
 
-from tensorfold.contracts.dialect import DecodeContext, Endpoint
+from tensorfold.contracts.dialect import DecodeContext, Endpoint, Exchange, NamesFields
 from tensorfold.contracts.engine import Services
-from tensorfold.errors import Rejected, UnsupportedMedia
+from tensorfold.errors import Rejected, RequestError, UnsupportedMedia
 from tensorfold.http.audience import Audience
 from tensorfold.http.flight import Flight
 from tensorfold.http.front import FrontPool
@@ -19,7 +20,7 @@ from tensorfold.http.request_log import Asked, RequestLog
 from tensorfold.http.settings import HttpSettings
 from tensorfold.http.visit import Visit
 
-__all__ = ["Generation", "Serving", "check_media_type"]
+__all__ = ["Generation", "Serving", "check_media_type", "named_as_in"]
 
 T = TypeVar("T")
 
@@ -70,6 +71,12 @@ class Generation:
         if self._serving.log is not None:
             visit.recording = self._serving.log.begin(_asked(req, visit, body, self._serving.services.model.id))
         exchange = await self._serving.decode(self._codec.decode, body, visit)
+        with named_as_in(exchange):
+            await self._run(exchange, visit, req, resp)
+
+    async def _run(
+        self, exchange: Exchange, visit: Visit, req: falcon.asgi.Request, resp: falcon.asgi.Response
+    ) -> None:
         requests = [self._serving.audience.admit(visit.sent(request)) for request in exchange.requests]
         flight = visit.flight = Flight(
             self._serving.services.engine, self._serving.audience, self._path, visit.arrived, self._serving.settings
@@ -83,6 +90,17 @@ class Generation:
         else:
             resp.content_type = self._codec.media_type
             resp.data = exchange.answer(await flight.answer())
+
+
+@contextmanager
+def named_as_in(decoded: object) -> Generator[None]:
+    """Errors of what a body asks for name the fields as the body does."""
+    try:
+        yield
+    except RequestError as error:
+        if error.param is not None and isinstance(decoded, NamesFields):
+            error.param = decoded.names.get(error.param, error.param)
+        raise
 
 
 def _asked(req: falcon.asgi.Request, visit: Visit, body: bytes, model: str) -> Asked:

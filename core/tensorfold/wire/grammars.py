@@ -11,7 +11,7 @@ from tensorfold.errors import DecodeError, InvalidRequest
 from tensorfold.ir import JSON, Choice, Ebnf, Grammar, JsonObject, JsonSchema, Regex
 from tensorfold.wire.values import decode_value
 
-__all__ = ["GrammarFields", "read_grammar"]
+__all__ = ["GrammarFields", "grammar_field", "read_grammar"]
 
 Schema: TypeAlias = dict[str, JSON] | bool | str
 """A schema, or its text."""
@@ -68,6 +68,11 @@ def read_grammar(fields: GrammarFields) -> Grammar | None:
         names = " and ".join(name for name, _ in found[:2])
         raise InvalidRequest(f"{names} both bind the reply's form: give one of them", param=found[1][0])
     return found[0][1] if found else None
+
+
+def grammar_field(fields: GrammarFields) -> str | None:
+    """The field that binds the reply's form, of fields that `read_grammar` has read; None: none does."""
+    return next((name for name, _ in _given(fields)), None)
 
 
 def _given(fields: GrammarFields) -> Iterator[tuple[str, Grammar]]:

@@ -90,17 +90,17 @@ class Interview:
         message = Message("user", (Text(render(self.given, question)),))
         chat = Chat(messages=(message,), template_kwargs={"enable_thinking": False, **self.template_kwargs})
         try:
-            prepared = await services.engine.prepare(Request(id=self.id, prompt=chat))
-            groups = await self.resolver.resolve(tokenizer, prepared.text or "", question.labels)
-            labels = tuple(Label(tuple((token,) for token in tokens)) for tokens in groups)
             async with turns:
+                prepared = await services.engine.prepare(Request(id=self.id, prompt=chat))
+                groups = await self.resolver.resolve(tokenizer, prepared.text or "", question.labels)
+                labels = tuple(Label(tuple((token,) for token in tokens)) for tokens in groups)
                 scored = await engine.score(Score(id=f"{self.id}-{number}", prompt=chat, labels=labels))
         except RequestError as error:
             if error.status != 400:
                 raise
             raise InvalidRequest(f"{question.name}: {error.message}", param=error.param, code=error.code) from None
         return Reading(
-            probabilities=_softmax([label.logprob / self.temperature for label in scored.labels]),
+            probabilities=_softmax([label.logprob for label in scored.labels], self.temperature),
             shares=tuple(math.exp(label.logprob) for label in scored.labels),
             top_is_label=any(scored.top in tokens for tokens in groups),
             ids=prepared.ids,
@@ -120,9 +120,10 @@ def check_scoring(services: Services) -> tuple[CanScore, Tokenizer]:
     return services.engine, services.tokenizer
 
 
-def _softmax(values: Sequence[float]) -> tuple[float, ...]:
+def _softmax(values: Sequence[float], temperature: float) -> tuple[float, ...]:
     highest = max(values)
-    # Where not even one option is possible, all are equally so.
-    weights = [math.exp(value - highest) if highest > -math.inf else 1.0 for value in values]
+    # Where not even one option is possible, all are equally so. The highest is taken off before the division: by the
+    # smallest temperatures that leaves one, and not infinities.
+    weights = [math.exp((value - highest) / temperature) if highest > -math.inf else 1.0 for value in values]
     whole = sum(weights)
     return tuple(weight / whole for weight in weights)

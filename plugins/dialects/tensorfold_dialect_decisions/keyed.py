@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -223,6 +223,8 @@ def _check_options(options: list[WireOption], at: str) -> None:
 
 class KeyedInquiry:
     """One request."""
+
+    names: Final = {"messages": "input"}
 
     def __init__(self, interview: Interview, questions: list[WireQuestion], show_ids: bool) -> None:
         self._interview = interview

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -270,6 +270,8 @@ def _check_choices(choices: list[WireChoice], at: str) -> None:
 
 class OrderedInquiry:
     """One request."""
+
+    names: Final = {"messages": "input"}
 
     def __init__(self, interview: Interview, questions: list[WireQuestion]) -> None:
         self._interview = interview

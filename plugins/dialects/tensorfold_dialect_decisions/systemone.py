@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -189,6 +189,8 @@ def _optional(content: Content | None) -> str | None:
 
 class SystemOneInquiry:
     """One request."""
+
+    names: Final = {"messages": "state"}
 
     def __init__(self, interview: Interview, questions: dict[str, WireQuestion]) -> None:
         self._interview = interview

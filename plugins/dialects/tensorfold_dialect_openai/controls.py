@@ -229,6 +229,8 @@ def _max_tokens(older: int | None, newer: int | None) -> int | None:
             f"max_tokens is {older} and max_completion_tokens {newer}: give one of them, or the same in both",
             param="max_completion_tokens",
         )
+    if newer is not None and newer < 1:
+        raise InvalidRequest(f"max_completion_tokens is {newer}, and must be at least 1", param="max_completion_tokens")
     return older if newer is None else newer
 
 

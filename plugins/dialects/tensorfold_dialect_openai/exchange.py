@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 
 from tensorfold.contracts.dialect import DecodeContext, StreamEncoder
 from tensorfold.ir import Answer, Request
+from tensorfold.wire.grammars import grammar_field
 from tensorfold_dialect_openai.controls import Controls, StreamOptions
 from tensorfold_dialect_openai.replies import Head, head_of
 
@@ -26,8 +28,14 @@ class CompletionExchange(ABC):
         self.requests = requests
         self.stream = bool(wanted.stream)
         self.options = wanted.stream_options or StreamOptions()
+        self._bound_by = grammar_field(wanted)
         self.logprobs = requests[0].logprobs is not None
         self._context = context
+
+    @property
+    def names(self) -> Mapping[str, str]:
+        """The field that binds the reply's form has six names."""
+        return {} if self._bound_by is None else {"response_format": self._bound_by}
 
     def head(self, object: str) -> Head:
         """What every body begins with."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -13,7 +13,7 @@ from tensorfold.ir import JSON, Answer, ChoiceAnswer, Event, Message, Part, Requ
 from tensorfold.wire import BodyDecoder, decode_value
 from tensorfold_dialect_openai.controls import StreamOptions
 from tensorfold_dialect_openai.errors import OpenAIErrors
-from tensorfold_dialect_openai.responses_body import ResponsesBody, build_request, new_messages
+from tensorfold_dialect_openai.responses_body import ResponsesBody, build_request, field_names, new_messages
 from tensorfold_dialect_openai.responses_output import ResponseBody, ended, items_of, opening
 from tensorfold_dialect_openai.responses_store import Conversation, ResponseStore, StoredResponse
 from tensorfold_dialect_openai.responses_stream import ResponseEncoder
@@ -128,6 +128,7 @@ class ResponsesExchange:
 
     def __init__(self, request: Request, wanted: ResponsesBody, response: ResponseBody, keeper: _Keeper) -> None:
         self.requests = (request,)
+        self.names: Mapping[str, str] = field_names(wanted)
         self.stream = bool(wanted.stream)
         self._options = wanted.stream_options or StreamOptions()
         self._response = response
@@ -165,14 +166,15 @@ class InputTokensCodec(OpenAIErrors):
 
     def decode(self, body: bytes, context: DecodeContext) -> Inquiry:
         """A turn to count."""
-        _, request, _ = self._reader.read(body, context)
-        return CountInquiry(request)
+        wanted, request, _ = self._reader.read(body, context)
+        return CountInquiry(request, field_names(wanted))
 
 
 class CountInquiry:
     """One turn."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, names: Mapping[str, str]) -> None:
+        self.names = names
         self._request = request
 
     async def answer(self, services: Services) -> bytes:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from tensorfold.contracts.dialect import DecodeContext
@@ -18,12 +20,12 @@ from tensorfold.ir import (
 )
 from tensorfold.wire import Int64
 from tensorfold.wire.chats import read_effort
-from tensorfold.wire.grammars import read_grammar
+from tensorfold.wire.grammars import grammar_field, read_grammar
 from tensorfold_dialect_openai.controls import ReplyFields, read_limits, read_priority, read_sampling
 from tensorfold_dialect_openai.responses_items import WireInput, read_input
 from tensorfold_dialect_openai.responses_tools import WireTool, WireToolChoice, read_tool_choice, read_tools
 
-__all__ = ["ResponsesBody", "WireFormat", "build_request", "new_messages"]
+__all__ = ["ResponsesBody", "WireFormat", "build_request", "field_names", "new_messages"]
 
 MAX_METADATA = 16
 """Pairs."""
@@ -125,6 +127,15 @@ def build_request(
         draft=body.draft is not False,
         priority=read_priority(body),
     )
+
+
+def field_names(body: ResponsesBody) -> Mapping[str, str]:
+    """What this API calls the fields of the equivalent chat completion."""
+    return {
+        "messages": "input" if body.input is not None else "previous_response_id",
+        "max_tokens": "max_output_tokens",
+        "response_format": grammar_field(body) or "text.format",
+    }
 
 
 def _check(body: ResponsesBody) -> None:

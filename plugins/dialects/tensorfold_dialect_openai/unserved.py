@@ -19,6 +19,8 @@ SHARED_FIELDS: Fields = {
     "service_tier": ("auto", "default"),
     "prediction": (),
     "moderation": (),
+    "modalities": (["text"],),
+    "audio": (),
     # structured output, as TabbyAPI spells it
     "json_schema": (),
     "regex_pattern": (),
@@ -81,8 +83,6 @@ CHAT_FIELDS: Fields = {
     "reasoning": (),
     "include_reasoning": (True,),
     "chat_template": (),
-    "modalities": (["text"],),
-    "audio": (),
     "verbosity": ("medium",),
     "web_search_options": (),
     "documents": ([],),

@@ -111,9 +111,17 @@ class TokenizeInquiry:
 
     async def answer(self, services: Services) -> bytes:
         """`{"count": ..., "max_model_len": ..., "tokens": [...]}`."""
-        ids = (await services.engine.prepare(self._request)).ids
+        ids = await self._ids(services)
         told = Tokens(len(ids), services.model.window, ids)
         if self._strings:
             tokenizer = needed_tokenizer(services)
             told.token_strs = [spelled(tokenizer, (token,)) for token in ids]
         return msgspec.json.encode(told)
+
+    async def _ids(self, services: Services) -> tuple[int, ...]:
+        match self._request.prompt:
+            case TextPrompt("", add_special_tokens) if services.tokenizer is not None:
+                # No prompt that could be run, and still a text whose tokens can be counted.
+                return tuple(services.tokenizer.encode("", add_special_tokens=add_special_tokens, parse_special=True))
+            case _:
+                return (await services.engine.prepare(self._request)).ids

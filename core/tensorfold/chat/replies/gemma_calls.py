@@ -48,14 +48,14 @@ class GemmaCalls:
     def arguments(self, source: Source, header: Header, offered: Offered, out: ArgumentWriter) -> Reading[None]:
         """The arguments, and the closer if it is there: the model may stop at the result's mark instead."""
         yield from _object(source, out, 0)
-        source.keep()
+        place = source.keep()
         try:
             yield from skip_blanks(source)
             yield from expect(source, self.closer)
         except Mismatch:
-            source.again()
+            source.again(place)
         else:
-            source.forget()
+            source.forget(place)
 
 
 def _object(source: Source, out: ArgumentWriter, depth: int) -> Reading[None]:

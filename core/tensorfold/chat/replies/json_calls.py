@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -10,7 +11,7 @@ from tensorfold.chat.replies.calls import ArgumentWriter, Header, Unoffered
 from tensorfold.chat.replies.json_text import Collected, copy_string, copy_value
 from tensorfold.chat.replies.offered import Offered
 from tensorfold.chat.replies.source import Mismatch, Reading, Source, expect, next_of, skip_blanks
-from tensorfold.ir import JSON
+from tensorfold.wire.arguments import arguments_object
 
 __all__ = ["json_arguments", "json_header"]
 
@@ -19,6 +20,8 @@ _ARGUMENTS: Final = ("arguments", "parameters")
 
 _VALUES: Final = ('"', "{", "[", "t", "f", "n", "-", *"0123456789")
 """What a value begins with."""
+_READER: Final = json.JSONDecoder()
+_HALF: Final = re.compile("[\ud800-\udfff]")
 
 
 def json_header(source: Source, offered: Offered, *, any_order: bool = True) -> Reading[Header]:
@@ -30,15 +33,15 @@ def json_header(source: Source, offered: Offered, *, any_order: bool = True) -> 
         Unoffered, Mismatch: as `CallNotation.header`.
     """
     yield from next_of(source, ("{",))
-    source.keep()
+    place = source.keep()
     try:
         name = yield from _name_first(source)
     except _OtherOrderError:
         if not any_order:
             raise Mismatch from None
-        source.again()
+        source.again(place)
         return (yield from _whole_header(source, offered))
-    source.forget()
+    source.forget(place)
     if name not in offered:
         raise Unoffered
     return Header(name, kind="json")
@@ -85,26 +88,48 @@ def _whole_header(source: Source, offered: Offered) -> Reading[Header]:
     """The whole object, which has to be a call."""
     whole = Collected()
     yield from copy_value(source, whole)
-    call: dict[str, JSON] = json.loads(whole.text)
-    name, arguments = call.get("name"), _arguments_of(call)
-    if not isinstance(name, str) or arguments is None:
+    fields = _fields(whole.text)
+    name = _string(fields.get("name"))
+    given = next((value for key in _ARGUMENTS if (value := fields.get(key, "null")) != "null"), None)
+    arguments = "{}" if given is None else _arguments(given)
+    if name is None or arguments is None:
         raise Mismatch
     if name not in offered:
         raise Unoffered
     return Header(name, kind="json", arguments=arguments)
 
 
-def _arguments_of(call: Mapping[str, JSON]) -> str | None:
-    """The arguments of a parsed call, as JSON; None: they are no object."""
-    given = next((value for key in _ARGUMENTS if (value := call.get(key)) is not None), None)
-    if isinstance(given, str):
-        try:
-            given = json.loads(given) if given.strip() else None
-        except (ValueError, RecursionError):
-            return None
-    if given is None:
+def _fields(text: str) -> Mapping[str, str]:
+    """The values of an object as `copy_value` writes it, each as it is spelled.
+
+    Read and written anew, numbers would change, and halves of surrogate pairs could not be sent.
+    """
+    fields: dict[str, str] = {}
+    at = len("{")
+    while text[at : at + 1] == '"':
+        key, end = _READER.raw_decode(text, at)
+        begin = end + len(": ")
+        _, end = _READER.raw_decode(text, begin)
+        fields[key] = text[begin:end]
+        at = end + len(", ")
+    return fields
+
+
+def _string(spelled: str | None) -> str | None:
+    """A string's value; None: it is no string."""
+    return json.loads(spelled) if spelled is not None and spelled.startswith('"') else None
+
+
+def _arguments(spelled: str) -> str | None:
+    """The JSON of a call's arguments, which some models write as a text of JSON; None: they are no object."""
+    text = _string(spelled)
+    if text is None:
+        return spelled if spelled.startswith("{") else None
+    if not text.strip():
         return "{}"
-    return json.dumps(given, ensure_ascii=False) if isinstance(given, dict) else None
+    # Half of a surrogate pair that the text spelled is spelled again.
+    text = _HALF.sub(lambda half: f"\\u{ord(half.group()):04x}", text)
+    return text if arguments_object(text) is not None else None
 
 
 def json_arguments(source: Source, header: Header, out: ArgumentWriter) -> Reading[None]:

@@ -51,14 +51,14 @@ class TaggedCalls:
 
 def _closer(source: Source, closer: str) -> Reading[None]:
     """The closer, if it stands next: the call is whole without it."""
-    source.keep()
+    place = source.keep()
     try:
         yield from skip_blanks(source)
         yield from expect(source, closer)
     except Mismatch:
-        source.again()
+        source.again(place)
     else:
-        source.forget()
+        source.forget(place)
 
 
 @dataclass(frozen=True, slots=True)

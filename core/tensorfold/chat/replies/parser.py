@@ -45,6 +45,8 @@ class MarkupParser:
         self._bare_calls = markup.bare_calls if offered else None
         self._offered = offered
         self._thinking = opened
+        self.reasoned: int | None = None
+        """Implements `contracts.chat.EndsReasoningLate`."""
         self._continued = continued
         self._thought = Flow(self._pieces, "thinking")
         self._prose = Flow(self._pieces, "text")
@@ -87,14 +89,14 @@ class MarkupParser:
 
     def _begins(self, mark: str) -> Reading[bool]:
         """Whether the reply begins with this mark, which is consumed then."""
-        self._source.keep()
+        place = self._source.keep()
         try:
             yield from skip_blanks(self._source)
             yield from expect(self._source, mark)
         except Mismatch:
-            self._source.again()
+            self._source.again(place)
             return False
-        self._source.forget()
+        self._source.forget(place)
         return True
 
     # ---- reasoning -----------------------------------------------------------------------------------------
@@ -109,6 +111,7 @@ class MarkupParser:
                 break
             if mark:
                 if (yield from self._called_within(mark, reasoning.end)):
+                    self.reasoned = self._source.number
                     self._thought.drop()
                     return
             elif self._source.ended:
@@ -122,11 +125,11 @@ class MarkupParser:
 
     def _called_within(self, opener: str, end: str) -> Reading[bool]:
         """Whether the reply ends with a call in its reasoning. All is held until that is certain, and read again."""
-        self._source.keep(opener)
+        place = self._source.keep(opener)
         called = (yield from self._header()) is not None
         if called:
             called = yield from self._never(end)
-        self._source.again()
+        self._source.again(place)
         if not called:
             # The opener is the reasoning's text; what follows is read on.
             self._thought.put(self._source.skip(len(opener)), self._source.number - len(opener))
@@ -163,29 +166,29 @@ class MarkupParser:
 
     def _call(self, notation: CallNotation, opener: str) -> Reading[None]:
         """A call, or text that begins as one does."""
-        self._source.keep(opener)
+        place = self._source.keep(opener)
         try:
             header = yield from notation.header(self._source, self._offered)
         except Unoffered:
-            self._source.again()
+            self._source.again(place)
             yield from self._quote(notation.closer)
         except Mismatch:
-            self._source.again()
+            self._source.again(place)
             self._prose.put(self._source.skip(len(opener)), self._source.number - len(opener))
         else:
-            self._source.forget()
+            self._source.forget(place)
             yield from self._arguments(notation, header)
 
     def _bare_call(self, notation: CallNotation) -> Reading[None]:
         """A reply that is a call from its first character on."""
-        self._source.keep()
+        place = self._source.keep()
         try:
             yield from skip_blanks(self._source)
             header = yield from notation.header(self._source, self._offered)
         except Mismatch:
-            self._source.again()
+            self._source.again(place)
             return
-        self._source.forget()
+        self._source.forget(place)
         yield from self._arguments(notation, header)
 
     def _arguments(self, notation: CallNotation, header: Header) -> Reading[None]:

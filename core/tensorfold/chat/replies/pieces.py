@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import codecs
 from collections import deque
-from typing import Literal
+from collections.abc import Iterable
+from typing import Literal, TypeAlias
 
 from tensorfold.chat.replies.source import MAX_BLANKS
 from tensorfold.contracts.chat import CallPiece, ReplyPiece, TextPiece, ThinkingPiece
@@ -107,35 +108,41 @@ class Flow:
         self._kind: Literal["text", "thinking"] = kind
         self._leading = False
         self._behind_call = False
-        self._held = ""
-        self._number = 0
+        self._held: list[_Run] = []
+        """White space that waits for what follows. A call may stand between two of them."""
 
     def begin(self) -> None:
         """Behind an opening mark: blank lines that come next are left out."""
         self._leading = True
-        self._held = ""
+        self._held.clear()
 
     def put(self, text: str, number: int) -> None:
         """More text, `number` being that of its first character. White space at its end waits for what follows."""
         if not text:
             return
-        if self._held:
-            text, number = self._held + text, self._number
-        kept = text.rstrip()
+        if not (self._held or self._leading or text[-1].isspace()):
+            # PERF: most pieces are such.
+            self._behind_call = False
+            self._pieces.text(self._kind, text, number)
+            return
+        runs = [*self._held, (text, number)]
+        if len(runs) > 1:
+            text = "".join(run for run, _ in runs)
+        start, end = 0, len(text.rstrip())
         if self._leading:
             start = _behind_last_line(text, len(text) - len(text.lstrip()))
-            text, number = text[start:], number + start
-            kept = kept[start:]
-            self._leading = not kept
-        self._behind_call = self._behind_call and not kept
-        # A long run of white space is text, all but its end.
-        end = len(kept) if self._leading else max(len(kept), len(text) - MAX_BLANKS)
-        self._pieces.text(self._kind, text[:end], number)
-        self._held, self._number = text[end:], number + end
+            end = max(start, end)
+            self._leading = start == end
+        self._behind_call = self._behind_call and start == end
+        if not self._leading:
+            # A long run of white space is text, all but its end.
+            end = max(end, len(text) - MAX_BLANKS)
+        self._write(_within(runs, start, end))
+        self._held = _within(runs, end, len(text))
 
     def drop(self) -> None:
         """A mark follows: the white space before it is left out."""
-        self._held = ""
+        self._held.clear()
 
     def call(self) -> None:
         """A call stood here: the white space around it is left out, unless text follows."""
@@ -144,8 +151,28 @@ class Flow:
     def flush(self) -> None:
         """The reply is over: white space at its end belongs to the text."""
         if not (self._leading or self._behind_call):
-            self._pieces.text(self._kind, self._held, self._number)
-        self._held = ""
+            self._write(self._held)
+        self._held.clear()
+
+    def _write(self, runs: Iterable[_Run]) -> None:
+        for text, number in runs:
+            self._pieces.text(self._kind, text, number)
+
+
+_Run: TypeAlias = tuple[str, int]
+"""Text, and the number of its first character in the reply."""
+
+
+def _within(runs: Iterable[_Run], begin: int, end: int) -> list[_Run]:
+    """What stands from `begin` to `end`, in characters of all runs together."""
+    found: list[_Run] = []
+    at = 0
+    for text, number in runs:
+        first, last = max(begin - at, 0), min(end - at, len(text))
+        if first < last:
+            found.append((text[first:last], number + first))
+        at += len(text)
+    return found
 
 
 def _behind_last_line(text: str, blanks: int) -> int:

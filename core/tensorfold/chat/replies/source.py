@@ -30,7 +30,7 @@ class Source:
         self._at = 0
         self._number = 0
         self._kept: list[str] = []
-        self._marks: list[int] = []
+        self._places: list[int] = []
 
     @property
     def number(self) -> int:
@@ -65,7 +65,7 @@ class Source:
         text = self._text[self._at : self._at + count]
         self._at += len(text)
         self._number += len(text)
-        if self._marks:
+        if self._places:
             self._kept.append(text)
         return text
 
@@ -98,24 +98,29 @@ class Source:
 
     # ---- reading again -------------------------------------------------------------------------------------
 
-    def keep(self, already: str = "") -> None:
-        """Keep from here on, and what was just consumed, until the `forget` or `again` that belongs to this call."""
-        if not self._marks:
-            self._kept = [already]
-        self._marks.append(self._number - len(already))
+    def keep(self, already: str = "") -> int:
+        """Keep from here on, and what was just consumed, until `forget` or `again` gets the place that this returns.
 
-    def forget(self) -> None:
-        """What was kept is not needed any more."""
-        self._marks.pop()
-        if not self._marks:
+        What a reader kept within and left behind when it broke off goes with it.
+        """
+        if not self._places:
+            self._kept = [already]
+        self._places.append(self._number - len(already))
+        return len(self._places) - 1
+
+    def forget(self, place: int) -> None:
+        """What was kept since this place is not needed any more."""
+        del self._places[place:]
+        if not self._places:
             self._kept.clear()
 
-    def again(self) -> None:
-        """Go back to where `keep` was called."""
-        back = self._number - self._marks.pop()
+    def again(self, place: int) -> None:
+        """Go back to this place."""
+        back = self._number - self._places[place]
+        del self._places[place:]
         kept = "".join(self._kept)
         cut = len(kept) - back
-        self._kept = [kept[:cut]] if self._marks else []
+        self._kept = [kept[:cut]] if self._places else []
         self._text = kept[cut:] + self._text[self._at :]
         self._at = 0
         self._number -= back

@@ -75,18 +75,18 @@ class ValueEnd:
 
     def confirmed(self) -> Reading[bool]:
         """Whether the mark that was just consumed ends the value; then what follows it is next, else the text behind it."""
-        self._source.keep()
+        place = self._source.keep()
         try:
             yield from skip_blanks(self._source)
             yield from next_of(self._source, self._behind)
         except Mismatch:
             if self._source.ended and not self._source.next:
                 # Nothing follows at all: the reply was cut here.
-                self._source.forget()
+                self._source.forget(place)
                 return True
-            self._source.again()
+            self._source.again(place)
             return False
-        self._source.forget()
+        self._source.forget(place)
         return True
 
 
