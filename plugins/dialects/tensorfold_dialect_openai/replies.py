@@ -265,8 +265,7 @@ class Delta(msgspec.Struct):
     """What an event adds to a reply."""
 
     role: str | UnsetType = UNSET
-    content: str | UnsetType | None = UNSET
-    """Null: there is none yet."""
+    content: str | UnsetType = UNSET
     reasoning_content: str | UnsetType = UNSET
     tool_calls: list[CallDelta] | UnsetType = UNSET
 
