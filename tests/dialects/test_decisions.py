@@ -369,7 +369,7 @@ def test_a_question_that_cannot_be_scored_is_told(error: Exception, status: int)
     app = create_app(engine=engine, model=MODEL, dialects=[decisions_dialect()], tokenizer=TOKENIZER)
     told = answered(app, "/v1/decisions", KEYED, status=status)["error"]
     if status == 400:
-        assert told["code"] == "context_length_exceeded"
+        assert (told["code"], told["param"]) == ("context_length_exceeded", "input")
         assert told["message"].startswith("question 'topic': ")
     app.close()
 

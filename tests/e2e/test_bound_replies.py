@@ -6,6 +6,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import httpx
 import openai
 import pytest
 
@@ -131,3 +132,29 @@ def test_a_schema_that_cannot_be_kept_to_is_a_400_also_when_streamed(client: ope
                 response_format=response_format,
             )
         assert caught.value.param == "response_format"
+
+
+@pytest.mark.requirement("T-213", "T-214")
+@pytest.mark.parametrize(
+    ("path", "fields", "param"),
+    [
+        ("chat/completions", {"guided_regex": "("}, "guided_regex"),
+        ("chat/completions", {"structured_outputs": {"json": {"type": "no type"}}}, "structured_outputs.json"),
+        ("chat/completions", {"guided_grammar": "root ::= nothing"}, "guided_grammar"),
+        ("chat/completions", {"guided_choice": []}, "guided_choice"),
+        ("completions", {"structured_outputs": {"grammar": "root ::= nothing"}}, "structured_outputs.grammar"),
+        ("completions", {"structured_outputs": {"choice": []}}, "structured_outputs.choice"),
+        ("completions", {"structured_outputs": {"structural_tag": "{}"}}, "structured_outputs.structural_tag"),
+        ("responses", {"text": {"format": {"type": "json_schema", "schema": {"type": "no type"}}}}, "text.format"),
+        ("responses", {"guided_regex": "("}, "guided_regex"),
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_form_that_is_refused_is_refused_by_the_name_that_it_was_sent_under(
+    server: Any, path: str, fields: dict[str, Any], param: str, stream: bool
+) -> None:
+    """A malformed field is a 400 before any token, and no free reply; `param` is the field of this body."""
+    given = {"chat/completions": {"messages": QUESTION}, "completions": {"prompt": "x"}, "responses": {"input": "x"}}
+    answered = httpx.post(f"{server.url}/v1/{path}", json={**given[path], **fields, "stream": stream}, timeout=60)
+    assert answered.status_code == 400
+    assert answered.json()["error"]["param"] == param

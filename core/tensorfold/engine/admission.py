@@ -52,7 +52,7 @@ def no_gates(request: Request, prompt: PreparedPrompt) -> Iterable[Gate]:
         Unsupported: a request asks for one.
     """
     if request.grammar is not None:
-        raise Unsupported("structured output is not served", param="response_format")
+        raise Unsupported("structured output is not served", param=request.grammar_field)
     if request.tool_choice.mode == "required":
         raise Unsupported("a tool choice that forces a call is not served", param="tool_choice")
     if request.limits.thinking_budget:

@@ -17,7 +17,7 @@ from tensorfold.engine.grammar import CompiledGrammar, GrammarGate
 from tensorfold.engine.grammars import Grammars
 from tensorfold.engine.spelling import Spelling
 from tensorfold.engine.thinking import Place, PlaceTracker, ThinkingBudget
-from tensorfold.errors import InvalidRequest, Unsupported
+from tensorfold.errors import InvalidRequest, RequestError, Unsupported
 from tensorfold.ir import Chat, Grammar, Request
 
 __all__ = ["Constraints", "GrammarSource", "token_ids"]
@@ -76,7 +76,18 @@ class Constraints:
         """
         self._check(request)
         if request.grammar is not None:
-            self._grammars.compiled(request.grammar)
+            self._compiled(request, request.grammar)
+
+    def _compiled(self, request: Request, grammar: Grammar) -> CompiledGrammar:
+        """
+        Raises:
+            RequestError: it cannot be kept to; names the field that asked for it.
+        """
+        try:
+            return self._grammars.compiled(grammar)
+        except RequestError as error:
+            error.param = request.grammar_field
+            raise
 
     def __call__(self, request: Request, prompt: PreparedPrompt) -> Iterator[Gate]:
         """The gates, in the order in which they decide.
@@ -110,7 +121,8 @@ class Constraints:
             )
 
         if request.grammar is not None:
-            yield self._bound(request.grammar, tracker, self._start(request, prompt, unasked=False))
+            grammar = self._compiled(request, request.grammar)
+            yield self._bound(grammar, tracker, self._start(request, prompt, unasked=False))
 
     def _check(self, request: Request) -> None:
         """
@@ -138,12 +150,12 @@ class Constraints:
                 param=other,
             )
 
-    def _bound(self, grammar: Grammar, tracker: PlaceTracker, start: Place) -> GrammarGate:
+    def _bound(self, grammar: CompiledGrammar, tracker: PlaceTracker, start: Place) -> GrammarGate:
         marks = self._marks.thinking
         return GrammarGate(
             tracker,
             start,
-            self._grammars.compiled(grammar),
+            grammar,
             opening=() if marks is None else self._spelling.encode(marks.start),
             closing="" if marks is None else marks.end,
             data=self._spelling.data,

@@ -51,6 +51,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     sampling: Sampling = Sampling()
     limits: Limits = Limits()
     grammar: Grammar | None = None
+    grammar_field: str = "response_format"
+    """The body's field that asked for the grammar, for errors about it."""
     tool_choice: ToolChoice = ToolChoice()
     draft: bool = True
     """False selects the serial reference; the reply is the same."""

@@ -7,11 +7,11 @@ from typing import TypeAlias
 
 import msgspec
 
-from tensorfold.errors import DecodeError, InvalidRequest
+from tensorfold.errors import DecodeError, InvalidRequest, Unsupported
 from tensorfold.ir import JSON, Choice, Ebnf, Grammar, JsonObject, JsonSchema, Regex
 from tensorfold.wire.values import decode_value
 
-__all__ = ["GrammarFields", "read_grammar"]
+__all__ = ["GrammarFields", "named_grammar", "read_grammar"]
 
 Schema: TypeAlias = dict[str, JSON] | bool | str
 """A schema, or its text."""
@@ -42,6 +42,11 @@ class WireStructured(msgspec.Struct):
     regex: str | None = None
     choice: list[str] | None = None
     grammar: str | None = None
+    structural_tag: JSON = None
+    whitespace_pattern: JSON = None
+    disable_any_whitespace: JSON = None
+    disable_additional_properties: JSON = None
+    """These four of vLLM's would bind a reply otherwise than the server can: false and null alone pass."""
 
 
 class GrammarFields(msgspec.Struct):
@@ -60,14 +65,26 @@ def read_grammar(fields: GrammarFields) -> Grammar | None:
     """What the reply has to be; None: free text.
 
     Raises:
+        DecodeError, InvalidRequest, Unsupported: as `named_grammar`.
+    """
+    named = named_grammar(fields)
+    return None if named is None else named[1]
+
+
+def named_grammar(fields: GrammarFields) -> tuple[str, Grammar] | None:
+    """The field that says what the reply has to be, and what it says; None: free text.
+
+    Raises:
         DecodeError: a field is malformed.
         InvalidRequest: two fields say something.
+        Unsupported: a field asks for a form that is not served.
     """
+    _check_structured(fields.structured_outputs or WireStructured())
     found = list(_given(fields))
     if len(found) > 1:
         names = " and ".join(name for name, _ in found[:2])
         raise InvalidRequest(f"{names} both bind the reply's form: give one of them", param=found[1][0])
-    return found[0][1] if found else None
+    return found[0] if found else None
 
 
 def _given(fields: GrammarFields) -> Iterator[tuple[str, Grammar]]:
@@ -85,11 +102,20 @@ def _given(fields: GrammarFields) -> Iterator[tuple[str, Grammar]]:
         if pattern is not None:
             yield at, Regex(pattern)
     for at, texts in (("guided_choice", fields.guided_choice), ("structured_outputs.choice", structured.choice)):
-        if texts:
+        if texts is not None:
+            if not texts:
+                raise DecodeError(f"{at} is an empty list, and no reply is one of its texts", param=at)
             yield at, Choice(tuple(texts))
     for at, text in (("guided_grammar", fields.guided_grammar), ("structured_outputs.grammar", structured.grammar)):
         if text is not None:
             yield at, Ebnf(text)
+
+
+def _check_structured(structured: WireStructured) -> None:
+    for name in ("structural_tag", "whitespace_pattern", "disable_any_whitespace", "disable_additional_properties"):
+        if getattr(structured, name) not in (None, False):
+            at = f"structured_outputs.{name}"
+            raise Unsupported(f"{at} is not served here: leave it out", param=at, code="unsupported_value")
 
 
 def _format(format: WireFormat) -> Grammar | None:

@@ -62,6 +62,8 @@ class Interview:
     """The input, as text."""
     questions: tuple[Question, ...]
     resolver: Resolver
+    given_as: str
+    """The body's field that holds the input, for errors about it."""
     temperature: float = 1.0
     template_kwargs: dict[str, JSON] = field(default_factory=dict[str, JSON])
 
@@ -98,7 +100,8 @@ class Interview:
         except RequestError as error:
             if error.status != 400:
                 raise
-            raise InvalidRequest(f"{question.name}: {error.message}", param=error.param, code=error.code) from None
+            param = self.given_as if error.param == "messages" else error.param
+            raise InvalidRequest(f"{question.name}: {error.message}", param=param, code=error.code) from None
         return Reading(
             probabilities=_softmax([label.logprob / self.temperature for label in scored.labels]),
             shares=tuple(math.exp(label.logprob) for label in scored.labels),

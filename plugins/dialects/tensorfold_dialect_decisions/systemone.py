@@ -157,6 +157,7 @@ class SystemOneCodec(CommonErrors):
             given,
             questions,
             self._resolver,
+            "state",
             template_kwargs=wanted.chat_template_kwargs or {},
         )
         return SystemOneInquiry(interview, wanted.questions)

@@ -11,7 +11,7 @@ from tensorfold.contracts.dialect import DecodeContext
 from tensorfold.errors import DecodeError, InvalidRequest
 from tensorfold.ir import JSON, Limits, Prompt, Request, Sampling, ToolChoice
 from tensorfold.wire import Int64, LenientNumber, lenient_float, lenient_int
-from tensorfold.wire.grammars import GrammarFields, read_grammar
+from tensorfold.wire.grammars import GrammarFields, named_grammar
 
 __all__ = [
     "MAX_REPLIES",
@@ -121,7 +121,8 @@ def build_requests(
         raise InvalidRequest(
             f"{len(prompts)} prompts, {choices} replies each: at most {MAX_REPLIES} in all", param=field
         )
-    sampling, grammar, priority = read_sampling(controls), read_grammar(controls), read_priority(controls)
+    sampling, priority = read_sampling(controls), read_priority(controls)
+    field, grammar = named_grammar(controls) or ("response_format", None)
     limits = read_limits(controls, _max_tokens(controls.max_tokens, controls.max_completion_tokens))
     return tuple(
         Request(
@@ -132,6 +133,7 @@ def build_requests(
             sampling=sampling,
             limits=limits,
             grammar=grammar,
+            grammar_field=field,
             tool_choice=tool_choice,
             draft=controls.draft is not False,
             priority=priority,

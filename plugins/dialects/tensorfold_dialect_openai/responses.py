@@ -12,7 +12,7 @@ from tensorfold.errors import InvalidRequest
 from tensorfold.ir import JSON, Answer, ChoiceAnswer, Event, Message, Part, Request, Stopped, Text, Thinking, fold
 from tensorfold.wire import BodyDecoder, decode_value
 from tensorfold_dialect_openai.controls import StreamOptions
-from tensorfold_dialect_openai.errors import OpenAIErrors
+from tensorfold_dialect_openai.errors import ResponsesErrors
 from tensorfold_dialect_openai.responses_body import ResponsesBody, build_request, new_messages
 from tensorfold_dialect_openai.responses_output import ResponseBody, ended, items_of, opening
 from tensorfold_dialect_openai.responses_store import Conversation, ResponseStore, StoredResponse
@@ -61,7 +61,7 @@ class Reader:
         return stored.conversation
 
 
-class ResponsesCodec(OpenAIErrors):
+class ResponsesCodec(ResponsesErrors):
     """Decodes bodies. The store is its one state: finished responses, by id."""
 
     stream_media_type = "text/event-stream"
@@ -157,7 +157,7 @@ class InputTokens(msgspec.Struct):
     object: str = "response.input_tokens"
 
 
-class InputTokensCodec(OpenAIErrors):
+class InputTokensCodec(ResponsesErrors):
     """Decodes the same bodies, to count their prompts' tokens."""
 
     def __init__(self, store: ResponseStore) -> None:

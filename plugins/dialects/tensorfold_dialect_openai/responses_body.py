@@ -18,7 +18,7 @@ from tensorfold.ir import (
 )
 from tensorfold.wire import Int64
 from tensorfold.wire.chats import read_effort
-from tensorfold.wire.grammars import read_grammar
+from tensorfold.wire.grammars import named_grammar
 from tensorfold_dialect_openai.controls import ReplyFields, read_limits, read_priority, read_sampling
 from tensorfold_dialect_openai.responses_items import WireInput, read_input
 from tensorfold_dialect_openai.responses_tools import WireTool, WireToolChoice, read_tool_choice, read_tools
@@ -114,13 +114,15 @@ def build_request(
         template_kwargs={**(body.template_vars or {}), **(body.chat_template_kwargs or {})},
         reasoning_effort=read_effort(body.reasoning.effort if body.reasoning else None, "reasoning.effort"),
     )
+    field, grammar = _grammar(body)
     return Request(
         id=context.request_id,
         prompt=chat,
         model=body.model or "",
         sampling=read_sampling(body),
         limits=read_limits(body, body.max_output_tokens),
-        grammar=_grammar(body),
+        grammar=grammar,
+        grammar_field=field,
         tool_choice=choice,
         draft=body.draft is not False,
         priority=read_priority(body),
@@ -149,12 +151,14 @@ def _check_metadata(metadata: dict[str, str]) -> None:
             )
 
 
-def _grammar(body: ResponsesBody) -> Grammar | None:
-    """What the text has to be, in the API's own field or in those that chat has besides."""
-    told, own = read_grammar(body), _format(None if body.text is None else body.text.format)
+def _grammar(body: ResponsesBody) -> tuple[str, Grammar | None]:
+    """What the text has to be, and which field says so: the API's own, or one of those that chat has besides."""
+    told, own = named_grammar(body), _format(None if body.text is None else body.text.format)
     if told is not None and own is not None:
         raise InvalidRequest("text.format and another field both bind the reply's form: give one", param="text.format")
-    return told if own is None else own
+    if told is None and own is None:
+        return "response_format", None
+    return told or ("text.format", own)
 
 
 def _format(format: WireFormat | None) -> Grammar | None:
