@@ -316,6 +316,30 @@ def test_template_switches_of_system_one_reach_the_template(app: Application, en
     assert prepared.text is not None and prepared.text.endswith("<|bot|>!")
 
 
+@pytest.mark.requirement("Y-074")
+@pytest.mark.parametrize("path", ["/v1/decisions", "/v1/systemone"])
+@pytest.mark.parametrize("said", [{}, {"enable_thinking": False}, {"enable_thinking": None}, {"enable_thinking": 0}])
+def test_every_question_is_rendered_with_thinking_off(
+    app: Application, engine: ScoringEngine, path: str, said: dict[str, Any]
+) -> None:
+    """Whatever else the request says of it, and a value that is no switch leaves nothing to the template's own default."""
+    if path == "/v1/systemone":
+        answered(app, path, {**SYSTEM_ONE, "chat_template_kwargs": said})
+    else:
+        answered(app, path, ORDERED)
+    prompts = [prompt for prompt in engine.scored if isinstance(prompt, Chat)]
+    assert len(prompts) == 3
+    assert all(prompt.template_kwargs["enable_thinking"] is False for prompt in prompts)
+
+
+@pytest.mark.requirement("Y-074")
+@pytest.mark.parametrize("said", [{"enable_thinking": True}, {"thinking": True}, {"thinking": {"type": "enabled"}}])
+def test_a_question_that_shall_be_thought_about_is_refused(app: Application, said: dict[str, Any]) -> None:
+    """The label would be read where the reasoning begins."""
+    told = answered(app, "/v1/systemone", {**SYSTEM_ONE, "chat_template_kwargs": said}, status=400)["error"]
+    assert told["param"] == "chat_template_kwargs"
+
+
 # ---- both ----
 
 

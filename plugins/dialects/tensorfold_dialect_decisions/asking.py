@@ -90,7 +90,7 @@ class Interview:
     ) -> Reading:
         question = self.questions[number]
         message = Message("user", (Text(render(self.given, question)),))
-        chat = Chat(messages=(message,), template_kwargs={"enable_thinking": False, **self.template_kwargs})
+        chat = Chat(messages=(message,), template_kwargs={**self.template_kwargs, "enable_thinking": False})
         try:
             prepared = await services.engine.prepare(Request(id=self.id, prompt=chat))
             groups = await self.resolver.resolve(tokenizer, prepared.text or "", question.labels)
