@@ -158,3 +158,29 @@ def test_a_form_that_is_refused_is_refused_by_the_name_that_it_was_sent_under(
     answered = httpx.post(f"{server.url}/v1/{path}", json={**given[path], **fields, "stream": stream}, timeout=60)
     assert answered.status_code == 400
     assert answered.json()["error"]["param"] == param
+
+
+@pytest.mark.requirement("Y-144", "Y-145")
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("path", ["completions", "chat/completions"])
+def test_a_reply_that_ends_at_its_first_text_ends_behind_a_whole_character(
+    server: Any, path: str, stream: bool
+) -> None:
+    """Also where the first token is a blank and the beginning of an emoji: one token more would be half of it."""
+    first = httpx.post(f"{server.url}/tokenize", json={"prompt": " 🌧 rain", "return_token_strs": True}).json()
+    assert first["token_strs"][0] == " \ufffd"
+    given: dict[str, Any] = {"prompt": "x"} if path == "completions" else {"messages": QUESTION}
+    body = {**given, "guided_choice": [" 🌧 rain"], "logit_bias": {first["tokens"][0]: 100}, "stream": stream}
+    answered = httpx.post(f"{server.url}/v1/{path}", json={**body, "stop_after_output": True}, timeout=60)
+    if stream:
+        chunks = [json.loads(line[6:]) for line in answered.text.splitlines() if line.startswith("data: {")]
+        text = "".join(
+            choice.get("text") or choice.get("delta", {}).get("content") or ""
+            for [choice] in (c["choices"] for c in chunks)
+        )
+        reason, usage = chunks[-1]["choices"][0]["finish_reason"], chunks[-1]["usage"]
+    else:
+        (choice,) = answered.json()["choices"]
+        text = choice["text"] if path == "completions" else choice["message"]["content"]
+        reason, usage = choice["finish_reason"], answered.json()["usage"]
+    assert (text, reason, usage["completion_tokens"]) == (" 🌧", "length", 3)

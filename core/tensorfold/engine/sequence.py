@@ -322,7 +322,7 @@ class Sequence:
             return [*events, *self._loop()]
         if len(self.tokens) >= job.limit.tokens:
             return [*events, *self.stop(job.limit.reason)]
-        if job.request.limits.stop_after_output and any(map(_shows, events)):
+        if job.request.limits.stop_after_output and self._text.whole and any(map(_shows, events)):
             return [*events, *self.stop("length")]
         return events
 
