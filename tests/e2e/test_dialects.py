@@ -116,3 +116,34 @@ def test_decisions_are_read_from_the_models_own_distribution(start: Any) -> None
     (decided,) = told(url, "/v1/systemone", {"state": given, "questions": questions})
     assert 0 <= decided["answers"]["ad"]["noul"] <= 1
     assert decided["diagnostics"]["ad"]["label_mass"] > 0
+
+
+@pytest.mark.requirement("Y-081")
+@pytest.mark.parametrize("words", [30, 300])
+@pytest.mark.parametrize("path", ["keyed", "ordered", "systemone"])
+def test_the_input_of_many_questions_is_computed_once(server: Any, path: str, words: int) -> None:
+    """However short it is: nobody's input is as long as a chunk of the prompt, and fits the chunks' ends."""
+
+    def computed() -> int:
+        count: int = httpx.get(f"{server.url}/health").json()["prompt_tokens_computed_total"]
+        return count
+
+    def counted(text: str) -> int:
+        count: int = httpx.post(f"{server.url}/tokenize", json={"prompt": text}).json()["count"]
+        return count
+
+    given = f"For {path}: " + "it arrived broken " * (words // 3)
+    asked = [f"Is it about matter number {number}?" for number in range(8)]
+    before = computed()
+    match path:
+        case "keyed":
+            questions: Any = [{"id": each, "type": "yes_no", "question": each} for each in asked]
+            told(server.url, "/v1/decisions", {"input": given, "questions": questions})
+        case "ordered":
+            questions = [{"type": "predicate", "instructions": each} for each in asked]
+            told(server.url, "/v1/decisions", {"input": given, "questions": questions})
+        case _:
+            questions = {each: {"type": "noul", "instructions": each} for each in asked}
+            told(server.url, "/v1/systemone", {"state": given, "questions": questions})
+    # What stands around the input is short, but for the system text in front of it.
+    assert computed() - before < 1.2 * counted(given) + 50 * len(asked)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tensorfold.contracts.chat import Tokenizer
-from tensorfold.contracts.engine import CanScore, Services
+from tensorfold.contracts.engine import CanScore, PreparedPrompt, Services
 from tensorfold.errors import InvalidRequest, RequestError, Unsupported
 from tensorfold.ir import JSON, Chat, Label, Message, Request, Score, Text
 from tensorfold_dialect_decisions.labels import Resolver
@@ -89,14 +89,22 @@ class Interview:
         self, services: Services, engine: CanScore, tokenizer: Tokenizer, turns: asyncio.Semaphore, number: int
     ) -> Reading:
         question = self.questions[number]
-        message = Message("user", (Text(render(self.given, question)),))
+        asked = render(self.given, question)
+        message = Message("user", (Text(asked),))
         chat = Chat(messages=(message,), template_kwargs={**self.template_kwargs, "enable_thinking": False})
         try:
             prepared = await services.engine.prepare(Request(id=self.id, prompt=chat))
             groups = await self.resolver.resolve(tokenizer, prepared.text or "", question.labels)
             labels = tuple(Label(tuple((token,) for token in tokens)) for tokens in groups)
             async with turns:
-                scored = await engine.score(Score(id=f"{self.id}-{number}", prompt=chat, labels=labels))
+                scored = await engine.score(
+                    Score(
+                        id=f"{self.id}-{number}",
+                        prompt=chat,
+                        labels=labels,
+                        branch=_branch(tokenizer, prepared, self.given, asked),
+                    )
+                )
         except RequestError as error:
             if error.status != 400:
                 raise
@@ -110,6 +118,17 @@ class Interview:
             groups=groups,
             cached_tokens=scored.usage.cached_tokens,
         )
+
+
+def _branch(tokenizer: Tokenizer, prepared: PreparedPrompt, given: str, asked: str) -> int | None:
+    """How many of a prompt's tokens are of what stands before its question; None: they cannot be told."""
+    text = prepared.text or ""
+    begin = text.rfind(asked)
+    if begin < 0:
+        return None
+    before = tokenizer.encode(text[: begin + len(given)], add_special_tokens=False, parse_special=True)
+    differ = (place for place, (one, other) in enumerate(zip(prepared.ids, before, strict=False)) if one != other)
+    return next(differ, min(len(prepared.ids), len(before))) or None
 
 
 def check_scoring(services: Services) -> tuple[CanScore, Tokenizer]:
