@@ -474,6 +474,7 @@ def test_true_and_its_spelling_are_two_values(app: Application) -> None:
         ({"state": "x", "questions": {}}, "questions"),
         ({"state": "x", "questions": []}, "questions"),
         (system(type="box", instructions="x"), None),
+        (system(type="x" * 5000, instructions="x"), None),
         (system(type="noul"), None),
         (system(type="noul", instructions=""), "questions.q.instructions"),
         (system(type="choice", instructions="x", criteria={"a": None}), "questions.q.criteria"),
@@ -485,6 +486,7 @@ def test_true_and_its_spelling_are_two_values(app: Application) -> None:
 def test_a_malformed_state_is_named(app: Application, body: dict[str, Any], param: str | None) -> None:
     told = answered(app, "/v1/systemone", body, status=400)["error"]
     assert param is None or told["param"] == param
+    assert len(told["message"]) < 300
 
 
 # ---- the real clients ----

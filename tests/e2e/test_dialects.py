@@ -147,3 +147,30 @@ def test_the_input_of_many_questions_is_computed_once(server: Any, path: str, wo
             told(server.url, "/v1/systemone", {"state": given, "questions": questions})
     # What stands around the input is short, but for the system text in front of it.
     assert computed() - before < 1.2 * counted(given) + 50 * len(asked)
+
+
+@pytest.mark.requirement("T-346")
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_stored_conversation_goes_on_from_what_was_computed_of_it(server: Any, stream: bool) -> None:
+    """The next turn finds the whole of the one before in the cache, its reply included, as a chat's next turn does."""
+    given = f"{stream}: " + "The parcel arrived broken and I want my money back. " * 20
+    body = {"max_output_tokens": LIMIT, "temperature": 0, "stream": stream}
+
+    def responded(**fields: Any) -> dict[str, Any]:
+        *_, last = told(server.url, "/v1/responses", {**body, **fields})
+        response: dict[str, Any] = last.get("response", last)
+        return response
+
+    first = responded(input=given)
+    second = responded(input="What shall I do?", previous_response_id=first["id"])
+    usage = first["usage"]
+    cached = second["usage"]["input_tokens_details"]["cached_tokens"]
+    # The reply's last token was drawn, and nothing behind it computed.
+    assert usage["input_tokens"] <= cached <= usage["total_tokens"] < second["usage"]["input_tokens"]
+    history = [
+        {"role": "user", "content": given},
+        {"role": "assistant", "content": first["output"][0]["content"][0]["text"]},
+        {"role": "user", "content": "What shall I do?"},
+    ]
+    (chat,) = told(server.url, "/v1/chat/completions", {"messages": history, "max_tokens": LIMIT, "temperature": 0})
+    assert chat["tensorfold"]["token_sha"] == second["tensorfold"]["token_sha"]
