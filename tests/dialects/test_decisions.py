@@ -364,6 +364,34 @@ def test_the_questions_of_a_request_run_at_once_and_begin_alike(app: Application
     assert starts == {'{"subject":"Charge","n":2}'}
 
 
+@pytest.mark.requirement("Y-081")
+@pytest.mark.parametrize(
+    ("path", "body"), [("/v1/decisions", KEYED), ("/v1/decisions", ORDERED), ("/v1/systemone", SYSTEM_ONE)]
+)
+def test_a_prompt_branches_where_its_input_ends(
+    app: Application, engine: ScoringEngine, path: str, body: dict[str, Any]
+) -> None:
+    """At one place for all questions, and at the same for one that is asked alone: how it is computed is its own matter."""
+    asked: list[Score] = []
+    score = engine.score
+
+    async def noting(request: Score) -> Scored:
+        asked.append(request)
+        return await score(request)
+
+    engine.score = noting  # type: ignore[method-assign]
+    answered(app, path, body)
+    questions = body["questions"]
+    first = dict([next(iter(questions.items()))]) if isinstance(questions, dict) else questions[:1]
+    answered(app, path, {**body, "questions": first})
+    assert len(asked) == len(questions) + 1
+    (place,) = {request.branch for request in asked}
+    (before,) = {PROMPTS.prepare(request.prompt).ids[:place] for request in asked}
+    text = b"".join(map(TOKENIZER.token_bytes, before)).decode()
+    given = body.get("input", body.get("state"))
+    assert text.endswith(given if isinstance(given, str) else json.dumps(given, separators=(",", ":")))
+
+
 @pytest.mark.requirement("T-068", "T-069", "Y-054")
 def test_an_engine_that_cannot_score_answers_400(engine: ScoringEngine) -> None:
     """Every engine that can score serves decisions; another one answers 400."""

@@ -126,9 +126,12 @@ def _branch(tokenizer: Tokenizer, prepared: PreparedPrompt, given: str, asked: s
     begin = text.rfind(asked)
     if begin < 0:
         return None
-    before = tokenizer.encode(text[: begin + len(given)], add_special_tokens=False, parse_special=True)
-    differ = (place for place, (one, other) in enumerate(zip(prepared.ids, before, strict=False)) if one != other)
-    return next(differ, min(len(prepared.ids), len(before))) or None
+    # From the end, for the question is short and the input may be long.
+    left, place = len(text[begin + len(given) :].encode()), len(prepared.ids)
+    while left > 0 and place > 0:
+        place -= 1
+        left -= len(tokenizer.token_bytes(prepared.ids[place]))
+    return place or None
 
 
 def check_scoring(services: Services) -> tuple[CanScore, Tokenizer]:
