@@ -131,8 +131,7 @@ class FoldBody(msgspec.Struct):
     @staticmethod
     def of(token_sha: tuple[str, ...], usage: Usage, timings: Timings) -> FoldBody:
         """From the IR."""
-        several = token_sha if len(token_sha) > 1 else UNSET
-        return FoldBody(token_sha[0], ReplyStats.of(usage, timings), several)
+        return FoldBody(token_sha[0], ReplyStats.of(usage, timings), token_sha if len(token_sha) > 1 else UNSET)
 
 
 class Head(msgspec.Struct):
