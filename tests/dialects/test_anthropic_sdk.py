@@ -87,7 +87,8 @@ def test_a_message(client: anthropic.Anthropic) -> None:
     assert usage["cache_creation_input_tokens"] == 0
     assert usage["output_tokens_details"] == {"thinking_tokens": 0}
     assert reply._request_id
-    assert reply.to_dict()["tensorfold"] == {"token_sha": "00ff"}
+    told: Any = reply.to_dict()["tensorfold"]
+    assert told["token_sha"] == "00ff"
 
 
 @pytest.mark.requirement("T-040", "T-366", "T-372")

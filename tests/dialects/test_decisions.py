@@ -324,6 +324,30 @@ def test_template_switches_of_system_one_reach_the_template(app: Application, en
     assert prepared.text is not None and prepared.text.endswith("<|bot|>!")
 
 
+@pytest.mark.requirement("Y-074")
+@pytest.mark.parametrize("path", ["/v1/decisions", "/v1/systemone"])
+@pytest.mark.parametrize("said", [{}, {"enable_thinking": False}, {"enable_thinking": None}, {"enable_thinking": 0}])
+def test_every_question_is_rendered_with_thinking_off(
+    app: Application, engine: ScoringEngine, path: str, said: dict[str, Any]
+) -> None:
+    """Whatever else the request says of it, and a value that is no switch leaves nothing to the template's own default."""
+    if path == "/v1/systemone":
+        answered(app, path, {**SYSTEM_ONE, "chat_template_kwargs": said})
+    else:
+        answered(app, path, ORDERED)
+    prompts = [prompt for prompt in engine.scored if isinstance(prompt, Chat)]
+    assert len(prompts) == 3
+    assert all(prompt.template_kwargs["enable_thinking"] is False for prompt in prompts)
+
+
+@pytest.mark.requirement("Y-074")
+@pytest.mark.parametrize("said", [{"enable_thinking": True}, {"thinking": True}, {"thinking": {"type": "enabled"}}])
+def test_a_question_that_shall_be_thought_about_is_refused(app: Application, said: dict[str, Any]) -> None:
+    """The label would be read where the reasoning begins."""
+    told = answered(app, "/v1/systemone", {**SYSTEM_ONE, "chat_template_kwargs": said}, status=400)["error"]
+    assert told["param"] == "chat_template_kwargs"
+
+
 # ---- both ----
 
 
@@ -346,6 +370,34 @@ def test_the_questions_of_a_request_run_at_once_and_begin_alike(app: Application
     answered(app, "/v1/systemone", SYSTEM_ONE)
     starts = {text.partition("\n\n")[0] for text in asked(engine)}
     assert starts == {'{"subject":"Charge","n":2}'}
+
+
+@pytest.mark.requirement("Y-081")
+@pytest.mark.parametrize(
+    ("path", "body"), [("/v1/decisions", KEYED), ("/v1/decisions", ORDERED), ("/v1/systemone", SYSTEM_ONE)]
+)
+def test_a_prompt_branches_where_its_input_ends(
+    app: Application, engine: ScoringEngine, path: str, body: dict[str, Any]
+) -> None:
+    """At one place for all questions, and at the same for one that is asked alone: how it is computed is its own matter."""
+    asked: list[Score] = []
+    score = engine.score
+
+    async def noting(request: Score) -> Scored:
+        asked.append(request)
+        return await score(request)
+
+    engine.score = noting  # type: ignore[method-assign]
+    answered(app, path, body)
+    questions = body["questions"]
+    first = dict([next(iter(questions.items()))]) if isinstance(questions, dict) else questions[:1]
+    answered(app, path, {**body, "questions": first})
+    assert len(asked) == len(questions) + 1
+    (place,) = {request.branch for request in asked}
+    (before,) = {PROMPTS.prepare(request.prompt).ids[:place] for request in asked}
+    text = b"".join(map(TOKENIZER.token_bytes, before)).decode()
+    given = body.get("input", body.get("state"))
+    assert text.endswith(given if isinstance(given, str) else json.dumps(given, separators=(",", ":")))
 
 
 @pytest.mark.requirement("T-068", "T-069", "Y-054")
@@ -377,7 +429,7 @@ def test_a_question_that_cannot_be_scored_is_told(error: Exception, status: int)
     app = create_app(engine=engine, model=MODEL, dialects=[decisions_dialect()], tokenizer=TOKENIZER)
     told = answered(app, "/v1/decisions", KEYED, status=status)["error"]
     if status == 400:
-        assert told["code"] == "context_length_exceeded"
+        assert (told["code"], told["param"]) == ("context_length_exceeded", "input")
         assert told["message"].startswith("question 'topic': ")
     app.close()
 
@@ -458,6 +510,7 @@ def test_true_and_its_spelling_are_two_values(app: Application) -> None:
         ({"state": "x", "questions": {}}, "questions"),
         ({"state": "x", "questions": []}, "questions"),
         (system(type="box", instructions="x"), None),
+        (system(type="x" * 5000, instructions="x"), None),
         (system(type="noul"), None),
         (system(type="noul", instructions=""), "questions.q.instructions"),
         (system(type="choice", instructions="x", criteria={"a": None}), "questions.q.criteria"),
@@ -469,6 +522,7 @@ def test_true_and_its_spelling_are_two_values(app: Application) -> None:
 def test_a_malformed_state_is_named(app: Application, body: dict[str, Any], param: str | None) -> None:
     told = answered(app, "/v1/systemone", body, status=400)["error"]
     assert param is None or told["param"] == param
+    assert len(told["message"]) < 300
 
 
 # ---- the real clients ----

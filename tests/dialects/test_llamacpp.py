@@ -147,13 +147,19 @@ def test_a_stream_tells_how_far_the_prompt_is(app: Application, path: str, body:
     assert whole.status == 200 and b"prompt_progress" not in whole.body
 
 
+@pytest.mark.requirement("Y-014")
 def test_progress_passes_the_strict_sdk(app: Application) -> None:
+    """Its stream helper joins the events to the same message, role and all, that it gets without progress."""
     with (
         served(app) as url,
         openai.OpenAI(base_url=f"{url}/v1", api_key="x", _strict_response_validation=True, max_retries=0) as sdk,
     ):
         stream = sdk.chat.completions.create(model="m", messages=HI, stream=True, extra_body={"return_progress": True})
         chunks = list(stream)
+        with sdk.chat.completions.stream(model="m", messages=HI, extra_body={"return_progress": True}) as helper:
+            joined = helper.get_final_completion().choices[0].message
+        whole = sdk.chat.completions.create(model="m", messages=HI).choices[0].message
+    assert (joined.role, joined.content) == (whole.role, whole.content) == ("assistant", "ok")
     assert chunks[0].to_dict()["prompt_progress"] == {"total": 30, "cache": 10, "processed": 20, "time_ms": 250.0}
     assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == "ok"
 
@@ -222,6 +228,7 @@ def test_the_engines_readings_have_llama_cpps_names_too(app: Application, engine
         "round_seconds_total": 5.0,
         "drafted_total": 8,
         "accepted_total": 6,
+        "drafts_total": 4,
         "rounds_total": 20,
         "longest_sequence": 77,
     }
@@ -237,7 +244,7 @@ def test_the_engines_readings_have_llama_cpps_names_too(app: Application, engine
             "n_tokens_max": 77.0,
             "spec_decode_num_draft_tokens_total": 8.0,
             "spec_decode_num_accepted_tokens_total": 6.0,
-            "spec_decode_num_drafts_total": 20.0,
+            "spec_decode_num_drafts_total": 4.0,
             "prompt_tokens_seconds": 30.0,
             "predicted_tokens_seconds": 10.0,
         }.items()

@@ -312,10 +312,11 @@ def test_loop_detection_is_switched_by_either_name(path: str, base: dict[str, An
 
 
 @pytest.mark.requirement("Y-144")
-def test_a_completion_may_end_at_its_first_text() -> None:
-    """A field of the completions endpoint."""
-    assert request(COMPLETIONS, stop_after_output=True).limits.stop_after_output
-    assert not request(COMPLETIONS, stop_after_output=None).limits.stop_after_output
+@BOTH
+def test_a_reply_may_end_at_its_first_text(path: str, base: dict[str, Any]) -> None:
+    """A field of both completion endpoints."""
+    assert request(path, stop_after_output=True).limits.stop_after_output
+    assert not request(path, stop_after_output=None).limits.stop_after_output
 
 
 # ---- answers -----------------------------------------------------------------------------------------------

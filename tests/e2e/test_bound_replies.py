@@ -6,6 +6,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import httpx
 import openai
 import pytest
 
@@ -101,7 +102,7 @@ def test_a_call_that_is_demanded_is_made(client: openai.OpenAI, choice: Any) -> 
     whole, serial = ask(), ask(extra_body={"draft": False})
     call = whole.choices[0].message.tool_calls[0]
     assert call.function.name in (["get_weather", "get_time"] if choice == "required" else ["get_time"])
-    assert whole.model_extra["tensorfold"] == serial.model_extra["tensorfold"]
+    assert whole.model_extra["tensorfold"]["token_sha"] == serial.model_extra["tensorfold"]["token_sha"]
     assert whole.choices == serial.choices
     pieces = [
         piece
@@ -161,3 +162,55 @@ def test_a_schema_that_cannot_be_kept_to_is_a_400_also_when_streamed(client: ope
                 response_format=response_format,
             )
         assert caught.value.param == "response_format"
+
+
+@pytest.mark.requirement("T-213", "T-214")
+@pytest.mark.parametrize(
+    ("path", "fields", "param"),
+    [
+        ("chat/completions", {"guided_regex": "("}, "guided_regex"),
+        ("chat/completions", {"structured_outputs": {"json": {"type": "no type"}}}, "structured_outputs.json"),
+        ("chat/completions", {"guided_grammar": "root ::= nothing"}, "guided_grammar"),
+        ("chat/completions", {"guided_choice": []}, "guided_choice"),
+        ("completions", {"structured_outputs": {"grammar": "root ::= nothing"}}, "structured_outputs.grammar"),
+        ("completions", {"structured_outputs": {"choice": []}}, "structured_outputs.choice"),
+        ("completions", {"structured_outputs": {"structural_tag": "{}"}}, "structured_outputs.structural_tag"),
+        ("responses", {"text": {"format": {"type": "json_schema", "schema": {"type": "no type"}}}}, "text.format"),
+        ("responses", {"guided_regex": "("}, "guided_regex"),
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_form_that_is_refused_is_refused_by_the_name_that_it_was_sent_under(
+    server: Any, path: str, fields: dict[str, Any], param: str, stream: bool
+) -> None:
+    """A malformed field is a 400 before any token, and no free reply; `param` is the field of this body."""
+    given = {"chat/completions": {"messages": QUESTION}, "completions": {"prompt": "x"}, "responses": {"input": "x"}}
+    answered = httpx.post(f"{server.url}/v1/{path}", json={**given[path], **fields, "stream": stream}, timeout=60)
+    assert answered.status_code == 400
+    assert answered.json()["error"]["param"] == param
+
+
+@pytest.mark.requirement("Y-144", "Y-145")
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("path", ["completions", "chat/completions"])
+def test_a_reply_that_ends_at_its_first_text_ends_behind_a_whole_character(
+    server: Any, path: str, stream: bool
+) -> None:
+    """Also where the first token is a blank and the beginning of an emoji: one token more would be half of it."""
+    first = httpx.post(f"{server.url}/tokenize", json={"prompt": " 🌧 rain", "return_token_strs": True}).json()
+    assert first["token_strs"][0] == " \ufffd"
+    given: dict[str, Any] = {"prompt": "x"} if path == "completions" else {"messages": QUESTION}
+    body = {**given, "guided_choice": [" 🌧 rain"], "logit_bias": {first["tokens"][0]: 100}, "stream": stream}
+    answered = httpx.post(f"{server.url}/v1/{path}", json={**body, "stop_after_output": True}, timeout=60)
+    if stream:
+        chunks = [json.loads(line[6:]) for line in answered.text.splitlines() if line.startswith("data: {")]
+        text = "".join(
+            choice.get("text") or choice.get("delta", {}).get("content") or ""
+            for [choice] in (c["choices"] for c in chunks)
+        )
+        reason, usage = chunks[-1]["choices"][0]["finish_reason"], chunks[-1]["usage"]
+    else:
+        (choice,) = answered.json()["choices"]
+        text = choice["text"] if path == "completions" else choice["message"]["content"]
+        reason, usage = choice["finish_reason"], answered.json()["usage"]
+    assert (text, reason, usage["completion_tokens"]) == (" 🌧", "length", 3)

@@ -143,7 +143,7 @@ def test_a_stored_conversation_goes_on_as_the_chat_does(server: Any) -> None:
     history = [USER, {"role": "assistant", "content": answer}, {"role": "user", "content": "And a fourth?"}]
     (chat,) = told(server.url, "/v1/chat/completions", {"messages": history, "max_tokens": 4, "temperature": 0})
     assert second["usage"]["input_tokens"] == chat["usage"]["prompt_tokens"]
-    assert second["tensorfold"] == chat["tensorfold"]
+    assert second["tensorfold"]["token_sha"] == chat["tensorfold"]["token_sha"]
 
 
 @pytest.mark.requirement("T-047", "T-068", "Y-054", "Y-081", "Y-082")
@@ -183,3 +183,61 @@ def test_decisions_are_read_from_the_models_own_distribution(start: Any) -> None
     (decided,) = told(url, "/v1/systemone", {"state": given, "questions": questions})
     assert 0 <= decided["answers"]["ad"]["noul"] <= 1
     assert decided["diagnostics"]["ad"]["label_mass"] > 0
+
+
+@pytest.mark.requirement("Y-081")
+@pytest.mark.parametrize("words", [30, 300])
+@pytest.mark.parametrize("path", ["keyed", "ordered", "systemone"])
+def test_the_input_of_many_questions_is_computed_once(server: Any, path: str, words: int) -> None:
+    """However short it is: nobody's input is as long as a chunk of the prompt, and fits the chunks' ends."""
+
+    def computed() -> int:
+        count: int = httpx.get(f"{server.url}/health").json()["prompt_tokens_computed_total"]
+        return count
+
+    def counted(text: str) -> int:
+        count: int = httpx.post(f"{server.url}/tokenize", json={"prompt": text}).json()["count"]
+        return count
+
+    given = f"For {path}: " + "it arrived broken " * (words // 3)
+    asked = [f"Is it about matter number {number}?" for number in range(8)]
+    before = computed()
+    match path:
+        case "keyed":
+            questions: Any = [{"id": each, "type": "yes_no", "question": each} for each in asked]
+            told(server.url, "/v1/decisions", {"input": given, "questions": questions})
+        case "ordered":
+            questions = [{"type": "predicate", "instructions": each} for each in asked]
+            told(server.url, "/v1/decisions", {"input": given, "questions": questions})
+        case _:
+            questions = {each: {"type": "noul", "instructions": each} for each in asked}
+            told(server.url, "/v1/systemone", {"state": given, "questions": questions})
+    # What stands around the input is short, but for the system text in front of it.
+    assert computed() - before < 1.2 * counted(given) + 50 * len(asked)
+
+
+@pytest.mark.requirement("T-346")
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_stored_conversation_goes_on_from_what_was_computed_of_it(server: Any, stream: bool) -> None:
+    """The next turn finds the whole of the one before in the cache, its reply included, as a chat's next turn does."""
+    given = f"{stream}: " + "The parcel arrived broken and I want my money back. " * 20
+    body = {"max_output_tokens": LIMIT, "temperature": 0, "stream": stream}
+
+    def responded(**fields: Any) -> dict[str, Any]:
+        *_, last = told(server.url, "/v1/responses", {**body, **fields})
+        response: dict[str, Any] = last.get("response", last)
+        return response
+
+    first = responded(input=given)
+    second = responded(input="What shall I do?", previous_response_id=first["id"])
+    usage = first["usage"]
+    cached = second["usage"]["input_tokens_details"]["cached_tokens"]
+    # The reply's last token was drawn, and nothing behind it computed.
+    assert usage["input_tokens"] <= cached <= usage["total_tokens"] < second["usage"]["input_tokens"]
+    history = [
+        {"role": "user", "content": given},
+        {"role": "assistant", "content": first["output"][0]["content"][0]["text"]},
+        {"role": "user", "content": "What shall I do?"},
+    ]
+    (chat,) = told(server.url, "/v1/chat/completions", {"messages": history, "max_tokens": LIMIT, "temperature": 0})
+    assert chat["tensorfold"]["token_sha"] == second["tensorfold"]["token_sha"]

@@ -155,6 +155,10 @@ def test_a_reply_that_does_not_fit_the_window_is_refused_before_it_begins(client
     with pytest.raises(openai.BadRequestError) as completion:
         client.completions.create(model="any", prompt="word " * 1100, max_tokens=1)
     assert (completion.value.code, completion.value.param) == ("context_length_exceeded", "prompt")
+    with pytest.raises(openai.BadRequestError) as response:
+        client.responses.create(model="any", input="word", max_output_tokens=1020)
+    assert (response.value.code, response.value.param) == ("context_length_exceeded", "input")
+    assert response.value.body["message"].startswith("This server's maximum context length is 1024 tokens")  # type: ignore[index]
 
 
 @pytest.mark.requirement("T-157")

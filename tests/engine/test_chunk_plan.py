@@ -37,6 +37,15 @@ def test_steps_below_the_least_chunk_know_no_markers() -> None:
     assert chunk_plan(20, (3, 9), 8) == (Chunk(0, 8), Chunk(8, 16), Chunk(16, 20))
 
 
+def test_a_branch_begins_a_chunk_in_any_case() -> None:
+    """However near it is to a start, to a marker or to the end; one that lies outside is none."""
+    assert chunk_plan(20, (), 8, 3) == (Chunk(0, 3), Chunk(3, 11), Chunk(11, 19), Chunk(19, 20))
+    assert chunk_plan(600, (300,), 512, 301) == (Chunk(0, 300), Chunk(300, 301), Chunk(301, 600))
+    assert chunk_plan(9, (), 8, 8) == chunk_plan(9, (), 8)
+    for outside in (0, 4, 5, None):
+        assert chunk_plan(4, (), 8, outside) == (Chunk(0, 4),)
+
+
 def ids() -> st.SearchStrategy[list[int]]:
     """Runs of text with openings between them."""
     return st.lists(st.integers(1, 400), min_size=1, max_size=8).map(

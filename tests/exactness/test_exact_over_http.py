@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +20,7 @@ from tensorfold.testing.scripted import Script, Stall
 from tensorfold.testing.serving import served
 from tensorfold.testing.toy_engine import toy_engine
 from tensorfold.testing.toy_tokenizer import ToyTokenizer
+from tensorfold_dialect_anthropic import anthropic_dialect
 from tensorfold_dialect_openai import openai_dialect
 
 TOKENIZER = ToyTokenizer()
@@ -40,7 +43,7 @@ def engine() -> LocalEngine:
 def url(engine: LocalEngine) -> Iterator[str]:
     model = dataclasses.replace(MODEL, window=engine.window, vocabulary=TOKENIZER.size)
     engine.start()
-    with served(create_app(engine=engine, model=model, dialects=[openai_dialect()])) as address:
+    with served(create_app(engine=engine, model=model, dialects=[openai_dialect(), anthropic_dialect()])) as address:
         yield address
 
 
@@ -77,7 +80,7 @@ def test_a_chats_numbers_are_the_same_streamed_or_not_drafted_or_not(client: ope
     """Token by token, with every alternative."""
     whole = [chat(client, logprobs=True, top_logprobs=2, extra_body={"draft": draft}) for draft in (True, False)]
     assert whole[0].choices[0].to_dict() == whole[1].choices[0].to_dict()
-    assert whole[0].tensorfold == whole[1].tensorfold
+    assert whole[0].tensorfold["token_sha"] == whole[1].tensorfold["token_sha"]
     assert whole[0].timings["draft_n_accepted"] > 0 and "draft_n" not in whole[1].timings
     for draft in (True, False):
         content: list[Any] = []
@@ -168,6 +171,33 @@ def test_usage_tells_what_came_from_the_cache_and_what_was_drafted(client: opena
     assert timings["draft_n"] >= timings["draft_n_accepted"] > 0
     assert timings["predicted_per_second"] > 0 and timings["prompt_ms"] > 0
     assert "draft_n" not in replies[2].timings
+
+
+@pytest.mark.requirement("T-278", "T-279")
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("draft", [False, True])
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        ("/v1/chat/completions", {"messages": ASKED}),
+        ("/v1/chat/completions", {"messages": ASKED, "n": 2}),
+        ("/v1/completions", {"prompt": "Say it: ", "max_tokens": 90}),
+        ("/v1/responses", {"input": ASKED}),
+        ("/v1/messages", {"messages": ASKED}),
+    ],
+)
+def test_every_reply_tells_how_fast_it_was(
+    url: str, path: str, fields: dict[str, Any], draft: bool, stream: bool
+) -> None:
+    """Decode rate, time to the first token and drafts, in the `tensorfold` block of every API, also of several replies."""
+    answered = httpx.post(
+        f"{url}{path}", json={**fields, "temperature": 0, "draft": draft, "stream": stream}, timeout=30
+    )
+    (found,) = re.findall(r'"stats":(\{[^}]*\})', answered.text)
+    stats = json.loads(found)
+    assert stats["time_to_first_token_ms"] > 0 and stats["tokens_per_second"] > 0
+    assert (stats["drafted_tokens"] > 0) is draft
+    assert 0 <= stats["accepted_tokens"] <= stats["drafted_tokens"]
 
 
 @pytest.mark.parametrize("draft", [True, False])

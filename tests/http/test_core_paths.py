@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tensorfold.contracts.dialect import Dialect, Endpoint, Resource
+from tensorfold.contracts.dialect import Dialect, Endpoint, InquiryEndpoint, Resource
 from tensorfold.contracts.engine import EngineStatus, ModelInfo
 from tensorfold.errors import PluginConflict
 from tensorfold.http import HttpSettings, create_app
@@ -202,6 +202,23 @@ def test_errors_have_the_envelope_of_the_dialect_with_the_nearest_path(path: str
         answered = ask(app_of(healthy(), openai_dialect(), other, **more), "GET", path)
         assert answered.status == status or status is None
         assert ("elsewhere" in json.loads(answered.body)) is elsewhere
+
+
+class Own(ChatCodec):
+    """A codec whose errors are not its dialect's."""
+
+    def encode_error(self, error: Any, request_id: str) -> bytes:
+        return json.dumps({"own": error.message, "id": request_id}).encode()
+
+
+@pytest.mark.parametrize(("path", "kind"), [("/other/x", "endpoints"), ("/other/ask", "inquiries")])
+def test_what_a_codec_refuses_has_the_codecs_envelope(path: str, kind: str) -> None:
+    """And what comes before it has its dialect's."""
+    where: Any = {"endpoints": Endpoint, "inquiries": InquiryEndpoint}[kind]
+    given: dict[str, Any] = {kind: (where(path, Own()),)}
+    app = app_of(healthy(), Dialect(name="other", errors=Elsewhere(), **given))
+    assert json.loads(ask(app, "POST", path, body=b"{").body).keys() == {"own", "id"}
+    assert json.loads(ask(app, "GET", path).body).keys() == {"elsewhere", "id"}
 
 
 def test_a_wrong_method_is_a_405_that_says_which_are_right() -> None:

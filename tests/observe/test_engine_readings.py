@@ -146,6 +146,42 @@ def test_a_scrape_of_a_running_server_has_requests_cache_drafts_and_latency() ->
         stall.release.set()
 
 
+@pytest.mark.requirement("Y-183", "T-298")
+def test_only_steps_that_verified_guesses_count_as_drafts() -> None:
+    """Of `spec_decode_num_drafts_total` dashboards make the tokens that a draft gives; a serial reply has no drafts."""
+    with serving(toy_engine(wrong=0)) as client:
+        body = {"model": "m", "prompt": "a prompt", "max_tokens": 12}
+        serial = client.post("/v1/completions", json={**body, "draft": False}).json()
+        seen = readings(client)
+        assert "draft_n" not in serial["timings"]
+        assert seen["tabbyapi:spec_decode_num_drafts_total"] == seen["tabbyapi:spec_decode_num_draft_tokens_total"] == 0
+        drafted = client.post("/v1/completions", json=body).json()
+        seen = readings(client)
+        drafts, tokens = seen["tabbyapi:spec_decode_num_drafts_total"], drafted["timings"]["draft_n"]
+        assert tokens == seen["tabbyapi:spec_decode_num_draft_tokens_total"]
+        assert 0 < drafts <= tokens
+        # A step gives a token of its own besides those of its draft.
+        assert drafts <= 12 - seen["tabbyapi:spec_decode_num_accepted_tokens_total"]
+
+
+@pytest.mark.requirement("T-303", "Y-194")
+def test_what_was_refused_or_failed_has_no_latency() -> None:
+    """It would make the latencies of replies look shorter than anybody's reply took."""
+    histograms = (
+        "tensorfold:request_latency_seconds",
+        "tensorfold:e2e_request_latency_seconds",
+        "tabbyapi:e2e_request_latency_seconds",
+        "tabbyapi:request_queue_time_seconds",
+    )
+    with serving(toy_engine()) as client:
+        body = {"model": "m", "prompt": "a prompt", "max_tokens": 2}
+        for refused in ({"max_tokens": 1 << 30}, {"stop_token_ids": [1 << 30]}, {"guided_regex": "("}):
+            assert client.post("/v1/completions", json={**body, **refused}).status_code == 400
+        assert {readings(client)[f"{name}_count"] for name in histograms} == {0}
+        assert client.post("/v1/completions", json=body).status_code == 200
+        assert {readings(client)[f"{name}_count"] for name in histograms} == {1}
+
+
 @pytest.mark.requirement("T-309")
 def test_a_lane_that_background_gave_up_is_counted() -> None:
     """`preemptions_total` counts background replies that gave their lane to a later request."""
@@ -155,10 +191,13 @@ def test_a_lane_that_background_gave_up_is_counted() -> None:
     )
     with serving(engine) as client:
         assert readings(client)["tensorfold:preemptions_total"] == 0
-        connection = send(client, prompt="background", max_tokens=20, priority="background")
+        # Drafted, the step that is held could be its last.
+        connection = send(client, prompt="background", max_tokens=20, priority="background", draft=False)
         until(stall.entered.is_set)
         other = send(client, prompt="foreground", max_tokens=3)
-        until(lambda: readings(client)["tensorfold:requests_waiting"] == 1)
+        # Its status line is sent once the engine has it; until then it only counts as waiting.
+        assert other.recv(12) == b"HTTP/1.1 200"
+        assert readings(client)["tensorfold:requests_waiting"] == 1
         stall.release.set()
         until(lambda: readings(client)["tensorfold:preemptions_total"] == 1)
         connection.close()

@@ -177,7 +177,9 @@ class Admission:
             principal=score.principal,
             deadline=score.deadline,
         )
-        return replace(self.job(request), scored=tuple(dict.fromkeys(spellings)))
+        job = self.job(request)
+        chunks = chunk_plan(len(job.ids), job.markers, self._chunk, score.branch)
+        return replace(job, chunks=chunks, scored=tuple(dict.fromkeys(spellings)))
 
     def answer(
         self,

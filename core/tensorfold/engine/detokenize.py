@@ -28,6 +28,11 @@ class Detokenizer:
         """Whether the token adds to the text."""
         return token in self._spelled or not self._tokenizer.is_special(token)
 
+    @property
+    def whole(self) -> bool:
+        """Whether the bytes so far end with a character's end."""
+        return not self._begun
+
     def feed(self, token: int) -> str:
         """The characters that this token completes."""
         if not self.visible(token):

@@ -198,6 +198,7 @@ class LocalEngine:
             "completion_tokens_total": totals.completion_tokens,
             "drafted_total": totals.drafted,
             "accepted_total": totals.accepted,
+            "drafts_total": totals.drafts,
             "rounds_total": totals.rounds,
             "chunks_total": totals.chunks,
             "preemptions_total": self._loop.preemptions,

@@ -26,7 +26,7 @@ class Chunk:
     """Exclusive."""
 
 
-def chunk_plan(length: int, markers: Sequence[int], step: int) -> tuple[Chunk, ...]:
+def chunk_plan(length: int, markers: Sequence[int], step: int, branch: int | None = None) -> tuple[Chunk, ...]:
     """The chunks of a prompt of `length` tokens, in order.
 
     The next chunk begins at the first marker in [start + LEAST, start + step], else at start + step.
@@ -34,6 +34,7 @@ def chunk_plan(length: int, markers: Sequence[int], step: int) -> tuple[Chunk, .
     Args:
         markers: positions at which messages open, ascending.
         step: the most tokens of a chunk, a constant of the backend or of the configuration.
+        branch: a position at which a chunk begins in any case.
     """
     chunks: list[Chunk] = []
     start = 0
@@ -42,6 +43,8 @@ def chunk_plan(length: int, markers: Sequence[int], step: int) -> tuple[Chunk, .
         place = bisect_left(markers, start + LEAST)
         if place < len(markers):
             end = min(end, markers[place])
+        if branch is not None and start < branch < end:
+            end = branch
         chunks.append(Chunk(start, min(end, length)))
         start = end
     return tuple(chunks)

@@ -74,6 +74,11 @@ class ReplyText:
             self._reasoning.append(begin)
         return events, matched
 
+    @property
+    def whole(self) -> bool:
+        """Whether the tokens so far end with a character's end."""
+        return self._detokenizer.whole
+
     def count(self) -> None:
         """One more token that adds no text: an end token."""
         self._tokens += 1

@@ -49,6 +49,8 @@ class Totals:
     """Positions of the longest sequence so far."""
     drafted: int = 0
     accepted: int = 0
+    drafts: int = 0
+    """Rows of guesses that were verified, one for each reply in a round that offered some."""
     rounds: int = 0
     chunks: int = 0
     failures: int = 0
@@ -114,6 +116,7 @@ class Roster:
         self._totals.cached_tokens += finished.usage.cached_tokens
         self._totals.drafted += finished.usage.drafted_tokens
         self._totals.accepted += finished.usage.accepted_tokens
+        self._totals.drafts += sum(entry.sequence.drafts for entry in active.entries)
         self._totals.prefill_seconds += finished.timings.prefill
         self._totals.decode_seconds += finished.timings.decode
         active.post(finished)

@@ -55,6 +55,8 @@ class Sequence:
         """Set with the last token."""
         self.drafted = 0
         """Guesses of a drafter that were verified."""
+        self.drafts = 0
+        """Windows that held some."""
         self.accepted = 0
         """Of those, the ones kept."""
         self._key = job.choice_key(choice)
@@ -252,7 +254,9 @@ class Sequence:
             GenerationFailed: nothing could be drawn, or a replay does not give what was sent.
         """
         guesses = window.guesses
-        self.drafted += sum(window.drafted)
+        offered = sum(window.drafted)
+        self.drafted += offered
+        self.drafts += offered > 0
         self._suggested = ()
         for row, each in enumerate(drawn):
             if self._gated:
@@ -318,7 +322,7 @@ class Sequence:
             return [*events, *self._loop()]
         if len(self.tokens) >= job.limit.tokens:
             return [*events, *self.stop(job.limit.reason)]
-        if job.request.limits.stop_after_output and any(map(_shows, events)):
+        if job.request.limits.stop_after_output and self._text.whole and any(map(_shows, events)):
             return [*events, *self.stop("length")]
         return events
 

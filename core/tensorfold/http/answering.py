@@ -27,7 +27,9 @@ class Answering:
         visit = Visit.of(req.scope)
         self._serving.check_open()
         check_media_type(req)
-        inquiry = await self._serving.decode(self._codec.decode, await visit.connection.body(), visit)
+        body = await visit.connection.body()
+        visit.errors = self._codec
+        inquiry = await self._serving.decode(self._codec.decode, body, visit)
         resp.content_type = self._codec.media_type
         with named_as_in(inquiry):
             resp.data = await self._answer(inquiry, visit)

@@ -1,4 +1,4 @@
-"""Errors as answers: the nearest dialect's envelope, and the headers that SDKs look at."""
+"""Errors as answers: the envelope of the codec that read the body, or of the nearest dialect, and the headers that SDKs look at."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Envelopes:
         """Make the response that of an error."""
         visit = Visit.of(req.scope)
         visit.code = error.code or error.type
-        encoder = self._routes.nearest(req.path)
+        encoder = visit.errors or self._routes.nearest(req.path)
         try:
             body = encoder.encode_error(error, visit.name)
         except Exception:  # noqa: BLE001 (a dialect may raise anything, and its caller still gets an answer)

@@ -68,6 +68,7 @@ class Generation:
         self._serving.check_open()
         check_media_type(req)
         body = await visit.connection.body()
+        visit.errors = self._codec
         if self._serving.log is not None:
             visit.recording = self._serving.log.begin(_asked(req, visit, body, self._serving.services.model.id))
         exchange = await self._serving.decode(self._codec.decode, body, visit)

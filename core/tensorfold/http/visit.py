@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from tensorfold.contracts.auth import Principal
+from tensorfold.contracts.dialect import ErrorEncoder
 from tensorfold.http.connection import Connection
 from tensorfold.http.flight import Flight
 from tensorfold.http.request_log import Recording
@@ -42,6 +43,8 @@ class Visit:
     """The route's template; empty: no route."""
     status: int = 0
     """0: nothing answered yet."""
+    errors: ErrorEncoder | None = None
+    """Whose envelope errors have from here on; None: its path's dialect's."""
     code: str = ""
     """The error's type, when it was one."""
     flight: Flight | None = None

@@ -34,6 +34,9 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     prompt: Prompt
     labels: tuple[Label, ...]
+    branch: int | None = None
+    """Where the prompt's tokens leave those that other questions begin with as well: what is computed up to there serves
+    them all. A function of this prompt alone, as all else that decides how it is computed; None: nothing is shared."""
     model: str = ""
     """The name that the client asked for; empty: none."""
     priority: Literal["foreground", "background"] = "foreground"

@@ -90,7 +90,8 @@ class Metrics:
         if outcome.usage is not None:
             self._prompt_tokens.inc(outcome.usage.prompt_tokens)
             self._generation_tokens.inc(outcome.usage.completion_tokens)
-        self._latency.observe(outcome.seconds)
+        if outcome.timings is not None:  # what was refused or failed has no reply, whose end could be waited for
+            self._latency.observe(outcome.seconds)
         if outcome.first_token_seconds is not None:
             self._first_token.observe(outcome.first_token_seconds)
         if (decode := _decode_seconds(outcome)) is not None:

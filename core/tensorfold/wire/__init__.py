@@ -13,6 +13,7 @@
 | arguments | a call's arguments as an object |
 | grammars | the fields that bind a reply's form, as OpenAI and vLLM spell them |
 | envelope | OpenAI's error envelope |
+| stats | how fast a reply was |
 
 Duplicate keys: the last one counts, as in the usual JSON libraries. Unknown keys are ignored.
 """

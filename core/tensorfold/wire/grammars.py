@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from tensorfold.errors import DecodeError, InvalidRequest
+from tensorfold.errors import DecodeError, InvalidRequest, Unsupported
 from tensorfold.ir import JSON, Choice, Ebnf, Grammar, JsonObject, JsonSchema, Regex
 from tensorfold.wire.values import decode_value
 
@@ -42,6 +42,11 @@ class WireStructured(msgspec.Struct):
     regex: str | None = None
     choice: list[str] | None = None
     grammar: str | None = None
+    structural_tag: JSON = None
+    whitespace_pattern: JSON = None
+    disable_any_whitespace: JSON = None
+    disable_additional_properties: JSON = None
+    """These four of vLLM's would bind a reply otherwise than the server can: false and null alone pass."""
 
 
 class GrammarFields(msgspec.Struct):
@@ -62,7 +67,9 @@ def read_grammar(fields: GrammarFields) -> Grammar | None:
     Raises:
         DecodeError: a field is malformed.
         InvalidRequest: two fields say something.
+        Unsupported: a field asks for a form that is not served.
     """
+    _check_structured(fields.structured_outputs or WireStructured())
     found = list(_given(fields))
     if len(found) > 1:
         names = " and ".join(name for name, _ in found[:2])
@@ -90,11 +97,20 @@ def _given(fields: GrammarFields) -> Iterator[tuple[str, Grammar]]:
         if pattern is not None:
             yield at, Regex(pattern)
     for at, texts in (("guided_choice", fields.guided_choice), ("structured_outputs.choice", structured.choice)):
-        if texts:
+        if texts is not None:
+            if not texts:
+                raise DecodeError(f"{at} is an empty list, and no reply is one of its texts", param=at)
             yield at, Choice(tuple(texts))
     for at, text in (("guided_grammar", fields.guided_grammar), ("structured_outputs.grammar", structured.grammar)):
         if text is not None:
             yield at, Ebnf(text)
+
+
+def _check_structured(structured: WireStructured) -> None:
+    for name in ("structural_tag", "whitespace_pattern", "disable_any_whitespace", "disable_additional_properties"):
+        if getattr(structured, name) not in (None, False):
+            at = f"structured_outputs.{name}"
+            raise Unsupported(f"{at} is not served here: leave it out", param=at, code="unsupported_value")
 
 
 def _format(format: WireFormat) -> Grammar | None:

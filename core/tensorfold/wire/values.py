@@ -24,6 +24,8 @@ _WORDS = {
     "object": "an object",
     "bytes": "a string",
 }
+_LONGEST = 120
+"""Characters of msgspec's words that are told."""
 _EXPECTED = re.compile(r"Expected `([^`]+)`(.*?), got `(\w+)`")
 _MISSING = re.compile(r"Object missing required field `([^`]+)`")
 _UNKNOWN = re.compile(r"Object contains unknown field `([^`]+)`")
@@ -72,6 +74,8 @@ def _wrong_shape(problem: str, at: str) -> DecodeError:
         return DecodeError(f"{subject} must be a finite number", param=path or None)
     if problem == "Integer value out of range":
         return DecodeError(f"{subject} must be an integer of at most 64 bits", param=path or None)
+    if len(problem) > _LONGEST:  # it holds a value that was sent
+        problem = f"{problem[:_LONGEST]}..."
     return DecodeError(f"{subject}: {problem[0].lower()}{problem[1:].replace('`', '')}", param=path or None)
 
 

@@ -57,7 +57,7 @@ class WireMessage(msgspec.Struct):
     role: str
     content: Content
     clear_at: str | None = None
-    """Would end a system text's life with the turn."""
+    """Would end the message's life with the turn."""
     output_config: dict[str, JSON] | None = None
     """Would change the output from here on."""
 
@@ -79,21 +79,22 @@ def read_conversation(system: Content | None, messages: list[WireMessage]) -> tu
 
 
 def _messages(message: WireMessage, at: str) -> Iterator[Message]:
+    _check_scope(message, at)
     match message.role:
         case "user":
             yield from _user(message.content, f"{at}.content")
         case "assistant":
             yield Message("assistant", _assistant(message.content, f"{at}.content"))
         case "system":
-            yield _later_system(message, at)
+            yield Message("system", _system(message.content, f"{at}.content"))
         case role:
             raise DecodeError(f"{at}.role is {role[:40]!r}, and must be user, assistant or system", param=f"{at}.role")
 
 
-def _later_system(message: WireMessage, at: str) -> Message:
+def _check_scope(message: WireMessage, at: str) -> None:
     if message.clear_at is not None:
         raise Unsupported(
-            f"{at}.clear_at: a system message that holds for one turn is not served; send it without clear_at",
+            f"{at}.clear_at: a message that holds for one turn is not served; send it without clear_at",
             param=f"{at}.clear_at",
         )
     if message.output_config is not None:
@@ -101,7 +102,6 @@ def _later_system(message: WireMessage, at: str) -> Message:
             f"{at}.output_config: the output is configured for the whole request, in its own output_config",
             param=f"{at}.output_config",
         )
-    return Message("system", _system(message.content, f"{at}.content"))
 
 
 def _system(content: Content, at: str) -> tuple[Text, ...]:

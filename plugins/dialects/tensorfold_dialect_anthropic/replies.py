@@ -10,6 +10,7 @@ from msgspec import UNSET, UnsetType
 from tensorfold.contracts.dialect import DecodeContext
 from tensorfold.ir import Answer, ChoiceAnswer, StopReason, ToolCall, Usage
 from tensorfold.wire.arguments import arguments_object
+from tensorfold.wire.stats import ReplyStats
 
 __all__ = [
     "FoldBody",
@@ -85,6 +86,7 @@ class FoldBody(msgspec.Struct):
 
     token_sha: str
     """SHA-256 over the reply's token ids."""
+    stats: ReplyStats
     stop_reason: str | UnsetType = UNSET
     """Why the reply ended, where the API has no word for it."""
 
@@ -116,7 +118,7 @@ def whole_message(head: MessageHead, answer: Answer) -> bytes:
     """The body of a whole answer."""
     (choice,) = answer.choices
     word, sequence, extra = stop_words(choice.reason, choice.detail)
-    fold = FoldBody(answer.token_sha[0], extra)
+    fold = FoldBody(answer.token_sha[0], ReplyStats.of(answer.usage, answer.timings), extra)
     body = Whole(head.id, head.role, head.model, _blocks(choice), word, sequence, UsageBody.of(answer.usage), fold)
     return msgspec.json.encode(body)
 

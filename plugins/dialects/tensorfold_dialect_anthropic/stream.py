@@ -19,6 +19,7 @@ from tensorfold.ir import (
     ToolCallDelta,
     Usage,
 )
+from tensorfold.wire.stats import ReplyStats
 from tensorfold_dialect_anthropic.errors import error_body
 from tensorfold_dialect_anthropic.replies import (
     FoldBody,
@@ -203,6 +204,6 @@ class MessageEncoder:
 
     def _end(self, finished: Finished) -> bytes:
         word, sequence, extra = stop_words(self._stopped.reason, self._stopped.detail)
-        fold = FoldBody(finished.token_sha[0], extra)
+        fold = FoldBody(finished.token_sha[0], ReplyStats.of(finished.usage, finished.timings), extra)
         ending = MessageDelta(Ending(word, sequence), UsageBody.of(finished.usage), fold)
         return framed(ending) + framed(MessageStop())

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tensorfold.contracts.chat import Tokenizer
-from tensorfold.contracts.engine import CanScore, Services
+from tensorfold.contracts.engine import CanScore, PreparedPrompt, Services
 from tensorfold.errors import InvalidRequest, RequestError, Unsupported
 from tensorfold.ir import JSON, Chat, Label, Message, Request, Score, Text
 from tensorfold_dialect_decisions.labels import Resolver
@@ -62,6 +62,8 @@ class Interview:
     """The input, as text."""
     questions: tuple[Question, ...]
     resolver: Resolver
+    given_as: str
+    """The body's field that holds the input, for errors about it."""
     temperature: float = 1.0
     template_kwargs: dict[str, JSON] = field(default_factory=dict[str, JSON])
 
@@ -87,18 +89,21 @@ class Interview:
         self, services: Services, engine: CanScore, tokenizer: Tokenizer, turns: asyncio.Semaphore, number: int
     ) -> Reading:
         question = self.questions[number]
-        message = Message("user", (Text(render(self.given, question)),))
-        chat = Chat(messages=(message,), template_kwargs={"enable_thinking": False, **self.template_kwargs})
+        asked = render(self.given, question)
+        message = Message("user", (Text(asked),))
+        chat = Chat(messages=(message,), template_kwargs={**self.template_kwargs, "enable_thinking": False})
         try:
             async with turns:
                 prepared = await services.engine.prepare(Request(id=self.id, prompt=chat))
                 groups = await self.resolver.resolve(tokenizer, prepared.text or "", question.labels)
                 labels = tuple(Label(tuple((token,) for token in tokens)) for tokens in groups)
-                scored = await engine.score(Score(id=f"{self.id}-{number}", prompt=chat, labels=labels))
+                branch = _branch(tokenizer, prepared, self.given, asked)
+                scored = await engine.score(Score(id=f"{self.id}-{number}", prompt=chat, labels=labels, branch=branch))
         except RequestError as error:
             if error.status != 400:
                 raise
-            raise InvalidRequest(f"{question.name}: {error.message}", param=error.param, code=error.code) from None
+            param = self.given_as if error.param == "messages" else error.param
+            raise InvalidRequest(f"{question.name}: {error.message}", param=param, code=error.code) from None
         return Reading(
             probabilities=_softmax([label.logprob for label in scored.labels], self.temperature),
             shares=tuple(math.exp(label.logprob) for label in scored.labels),
@@ -107,6 +112,20 @@ class Interview:
             groups=groups,
             cached_tokens=scored.usage.cached_tokens,
         )
+
+
+def _branch(tokenizer: Tokenizer, prepared: PreparedPrompt, given: str, asked: str) -> int | None:
+    """How many of a prompt's tokens are of what stands before its question; None: they cannot be told."""
+    text = prepared.text or ""
+    begin = text.rfind(asked)
+    if begin < 0:
+        return None
+    # From the end, for the question is short and the input may be long.
+    left, place = len(text[begin + len(given) :].encode()), len(prepared.ids)
+    while left > 0 and place > 0:
+        place -= 1
+        left -= len(tokenizer.token_bytes(prepared.ids[place]))
+    return place or None
 
 
 def check_scoring(services: Services) -> tuple[CanScore, Tokenizer]:

@@ -150,6 +150,7 @@ class KeyedReader:
             as_text(wanted.input),
             tuple(_question(question, f"questions[{index}]") for index, question in enumerate(wanted.questions)),
             SingleTokens(),
+            "input",
             1.0 if wanted.temperature is None else wanted.temperature,
         )
         return KeyedInquiry(interview, wanted.questions, bool(wanted.return_prompt_token_ids))

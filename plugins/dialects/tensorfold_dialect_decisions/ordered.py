@@ -197,7 +197,7 @@ class OrderedReader:
         if not given.strip():
             raise DecodeError("input is blank", param="input")
         questions = [_question(question, f"questions[{index}]") for index, question in enumerate(wanted.questions)]
-        interview = Interview(context.request_id, given, tuple(questions), self._resolver)
+        interview = Interview(context.request_id, given, tuple(questions), self._resolver, "input")
         return OrderedInquiry(interview, wanted.questions)
 
 

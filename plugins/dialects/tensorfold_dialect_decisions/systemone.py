@@ -9,7 +9,7 @@ import msgspec
 
 from tensorfold.contracts.dialect import DecodeContext, Inquiry
 from tensorfold.contracts.engine import Services
-from tensorfold.errors import DecodeError
+from tensorfold.errors import DecodeError, InvalidRequest
 from tensorfold.ir import JSON
 from tensorfold.wire import BodyDecoder
 from tensorfold.wire.envelope import CommonErrors
@@ -151,15 +151,26 @@ class SystemOneCodec(CommonErrors):
             raise DecodeError("state is blank", param="state")
         if not 1 <= len(wanted.questions) <= MAX_QUESTIONS:
             raise DecodeError(f"questions must hold 1 to {MAX_QUESTIONS}", param="questions")
+        _check_kwargs(wanted.chat_template_kwargs or {})
         questions = tuple(_question(name, question) for name, question in wanted.questions.items())
         interview = Interview(
             context.request_id,
             given,
             questions,
             self._resolver,
+            "state",
             template_kwargs=wanted.chat_template_kwargs or {},
         )
         return SystemOneInquiry(interview, wanted.questions)
+
+
+def _check_kwargs(variables: Mapping[str, JSON]) -> None:
+    """An answer is read where the reply begins, and reasoning would stand there."""
+    for name in ("enable_thinking", "thinking"):
+        if variables.get(name) in (True, {"type": "enabled"}):
+            raise InvalidRequest(
+                f"chat_template_kwargs.{name} cannot turn thinking on: it is off here", param="chat_template_kwargs"
+            )
 
 
 def _question(name: str, wire: WireQuestion) -> Question:

@@ -38,7 +38,7 @@ _COUNTERS = (
     ),
     ("spec_decode_num_draft_tokens", "drafted_total", "Draft tokens that were verified."),
     ("spec_decode_num_accepted_tokens", "accepted_total", "Draft tokens that were kept."),
-    ("spec_decode_num_drafts", "rounds_total", "Rounds that verified drafts or computed single tokens."),
+    ("spec_decode_num_drafts", "drafts_total", "Drafts that were verified, of one token or several."),
 )
 """Our name, the engine's, and what it says."""
 
@@ -69,7 +69,8 @@ class LlamaCppMetrics(Collector):
 
     def ended(self, request: Request, endpoint: str, outcome: Outcome) -> None:
         """Count a request's times."""
-        self._latency.observe(outcome.seconds)
+        if outcome.timings is not None:
+            self._latency.observe(outcome.seconds)
         if outcome.first_token_seconds is not None:
             self._first.observe(outcome.first_token_seconds)
         if outcome.timings is not None:

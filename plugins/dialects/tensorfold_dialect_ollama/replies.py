@@ -26,6 +26,7 @@ from tensorfold.ir import (
     Usage,
 )
 from tensorfold.wire.arguments import arguments_object
+from tensorfold.wire.stats import ReplyStats
 from tensorfold_dialect_ollama.errors import error_body
 
 __all__ = ["CallBody", "LineEncoder", "Reply", "calls_of", "created_at", "finish"]
@@ -73,6 +74,7 @@ class FoldBody(msgspec.Struct):
 
     token_sha: str
     """SHA-256 over the reply's token ids."""
+    stats: ReplyStats
 
 
 class Reply(msgspec.Struct, kw_only=True):
@@ -101,7 +103,7 @@ def finish(reply: Reply, reason: StopReason, usage: Usage, timings: Timings, sha
     reply.prompt_eval_duration = _nanoseconds(timings.prefill)
     reply.eval_count = usage.completion_tokens
     reply.eval_duration = _nanoseconds(timings.decode)
-    reply.tensorfold = FoldBody(sha)
+    reply.tensorfold = FoldBody(sha, ReplyStats.of(usage, timings))
 
 
 def _nanoseconds(seconds: float) -> int:

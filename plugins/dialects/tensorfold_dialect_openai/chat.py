@@ -140,8 +140,8 @@ class ChatEncoder(EventEncoder[ChunkChoice]):
         )
 
     def nothing(self) -> ChunkChoice:
-        """The role, and no content."""
-        return ChunkChoice(0, Delta(role="assistant", content=None))
+        """No role either: SDKs join the texts of all events, and a role that comes twice is no role."""
+        return ChunkChoice(0, Delta())
 
     def _opening(self, choice: int) -> Iterable[ChunkChoice]:
         if choice not in self._opened:

@@ -15,7 +15,6 @@ from tensorfold.ir import (
     Answer,
     ChoiceAnswer,
     Prompt,
-    Request,
     Stopped,
     StopReason,
     TextDelta,
@@ -63,8 +62,6 @@ class CompletionBody(Controls, kw_only=True):
     """Up to 20 alternatives a token."""
     echo: bool | None = None
     """Begin each reply with its prompt."""
-    stop_after_output: bool | None = None
-    """End at the first text."""
 
 
 class CompletionsCodec(OpenAIErrors):
@@ -90,15 +87,7 @@ class CompletionsCodec(OpenAIErrors):
         requests = build_requests(
             prompts, wanted, context, logprobs=wanted_in_text(wanted.logprobs), echo=bool(wanted.echo)
         )
-        if wanted.stop_after_output:
-            requests = tuple(_stopping(request) for request in requests)
         return CompletionsExchange(requests, wanted, context)
-
-
-def _stopping(request: Request) -> Request:
-    """The request, which ends at the first text."""
-    limits = msgspec.structs.replace(request.limits, stop_after_output=True)
-    return msgspec.structs.replace(request, limits=limits)
 
 
 def _prompt(prompt: str | tuple[int, ...], special: bool) -> Prompt:

@@ -90,6 +90,8 @@ class Controls(ReplyFields):
     max_completion_tokens: Int64 | None = None
     """The newer name of `max_tokens`; when both are given they must agree."""
     n: Int64 | None = None
+    stop_after_output: bool | None = None
+    """End at the first text."""
     return_progress: bool | None = None
     """In a stream: tell how far the prompt is, as llama.cpp does."""
     user: str | None = None
@@ -123,6 +125,8 @@ def build_requests(
         )
     sampling, grammar, priority = read_sampling(controls), read_grammar(controls), read_priority(controls)
     limits = read_limits(controls, _max_tokens(controls.max_tokens, controls.max_completion_tokens))
+    if controls.stop_after_output:
+        limits = msgspec.structs.replace(limits, stop_after_output=True)
     return tuple(
         Request(
             id=context.request_id if len(prompts) == 1 else f"{context.request_id}-{index}",

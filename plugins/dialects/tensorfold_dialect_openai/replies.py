@@ -11,6 +11,7 @@ from msgspec import UNSET, UnsetType
 from tensorfold.contracts.dialect import DecodeContext
 from tensorfold.contracts.engine import ModelInfo
 from tensorfold.ir import Answer, Progress, StopReason, Timings, Usage
+from tensorfold.wire.stats import ReplyStats
 from tensorfold_dialect_openai.logprobs import ChatLogprobs, TextLogprobs
 
 __all__ = [
@@ -123,13 +124,14 @@ class FoldBody(msgspec.Struct):
 
     token_sha: str
     """SHA-256 over the first choice's token ids."""
+    stats: ReplyStats
     choice_token_sha: tuple[str, ...] | UnsetType = UNSET
     """Over each choice's, when there are several."""
 
     @staticmethod
-    def of(token_sha: tuple[str, ...]) -> FoldBody:
+    def of(token_sha: tuple[str, ...], usage: Usage, timings: Timings) -> FoldBody:
         """From the IR."""
-        return FoldBody(token_sha[0], token_sha if len(token_sha) > 1 else UNSET)
+        return FoldBody(token_sha[0], ReplyStats.of(usage, timings), token_sha if len(token_sha) > 1 else UNSET)
 
 
 class Head(msgspec.Struct):
@@ -179,7 +181,7 @@ def whole_answer(head: Head, choices: list[C], answer: Answer) -> bytes:
         choices,
         UsageBody.of(answer.usage),
         TimingsBody.of(answer.usage, answer.timings) if len(choices) == 1 else UNSET,
-        FoldBody.of(answer.token_sha),
+        FoldBody.of(answer.token_sha, answer.usage, answer.timings),
     )
     return msgspec.json.encode(body)
 
@@ -265,8 +267,7 @@ class Delta(msgspec.Struct):
     """What an event adds to a reply."""
 
     role: str | UnsetType = UNSET
-    content: str | UnsetType | None = UNSET
-    """Null: there is none yet."""
+    content: str | UnsetType = UNSET
     reasoning_content: str | UnsetType = UNSET
     tool_calls: list[CallDelta] | UnsetType = UNSET
 

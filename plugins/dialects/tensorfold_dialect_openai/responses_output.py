@@ -219,7 +219,7 @@ def ended(
         output=output,
         usage=UsageBody.of(usage),
         timings=TimingsBody.of(usage, timings),
-        tensorfold=FoldBody.of(sha),
+        tensorfold=FoldBody.of(sha, usage, timings),
     )
 
 

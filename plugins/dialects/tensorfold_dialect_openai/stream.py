@@ -133,7 +133,7 @@ class EventEncoder(ABC, Generic[C]):
             chunk.usage = UsageBody.of(finished.usage)
             if len(finished.token_sha) == 1:
                 chunk.timings = TimingsBody.of(finished.usage, finished.timings)
-            chunk.tensorfold = FoldBody.of(finished.token_sha)
+            chunk.tensorfold = FoldBody.of(finished.token_sha, finished.usage, finished.timings)
         elif self._counting:
             chunk.usage = UsageBody.of(Usage(self._prompt_tokens, sum(self._counts.values()), self._cached_tokens))
         payload = _JSON.encode(chunk)
