@@ -251,6 +251,15 @@ def test_four_bit_floats_have_one_scale_of_the_whole_and_one_for_sixteen(tmp_pat
     assert set(checkpoint.names()) == {NAME} and checkpoint.info(NAME).problem
 
 
+@pytest.mark.parametrize("format", ["pack-quantized", "int-quantized"])
+def test_integers_that_the_config_gives_zero_points_have_them(tmp_path: Path, format: str) -> None:
+    """Without them they would silently be read as others."""
+    words = word_integers(MODULE, PLAIN, bits=4, group=64, symmetric=True)
+    stored = words.stored if format == "pack-quantized" else integers(MODULE, PLAIN).stored
+    checkpoint = opened(tmp_path, compressed(format, symmetric=False), stored)
+    assert checkpoint.info(NAME).problem == f"has no {NAME}_zero_point"
+
+
 def test_zero_points_of_a_row_number_that_fills_words_of_an_odd_count_are_read(tmp_path: Path) -> None:
     """Five codes of six bits fill a word, and there are five rows."""
     odd = word_integers(MODULE, PLAIN[:5], bits=6, group=64, symmetric=False)

@@ -137,7 +137,7 @@ class _Finder:
         name = codes.removesuffix("_packed")
         if f"{name}_g_idx" in self.names:
             raise _Unfit(f"has its columns in the order of {name}_g_idx, which is not read")
-        scales, zeros = self._scales(name), f"{name}_zero_point"
+        scales, zeros = self._scales(name), self._zeros(name)
         rows, columns = self._logical(name, codes)
         words = self._shape(codes)[-1]
         bits = next((bits for bits in (8, 4, 2, 3, 5, 6) if -(-columns // in_words(bits)) == words), None)
@@ -145,14 +145,14 @@ class _Finder:
             raise _Unfit(f"is {list(self._shape(codes))}, which {columns} columns of no number of bits take")
         group = self._group(scales, rows, columns)
         wanted = (-(-rows // in_words(bits)), columns // group)
-        if zeros in self.names and (self._shape(zeros) != wanted or self._stored.info(zeros).kind != "I32"):
+        if zeros is not None and (self._shape(zeros) != wanted or self._stored.info(zeros).kind != "I32"):
             raise _Unfit(f"has {zeros} {list(self._shape(zeros))}, which must be words of {bits} bits {list(wanted)}")
         return WordIntegers(
             name=name,
             shape=(rows, columns),
             codes=codes,
             scales=scales,
-            zeros=zeros if zeros in self.names else None,
+            zeros=zeros,
             bits=bits,
             group=group,
         )
@@ -160,18 +160,18 @@ class _Finder:
     def _integers(self, codes: str) -> Matrix | None:
         if not codes.endswith(".weight"):
             return None
-        scales, zeros = self._scales(codes), f"{codes}_zero_point"
+        scales, zeros = self._scales(codes), self._zeros(codes)
         rows, columns = self._pair(codes)
         if columns % 16:
             raise _Unfit(f"has {columns} columns, and must have a multiple of 16")
-        if zeros in self.names and prod(self._shape(zeros)) != prod(self._shape(scales)):
+        if zeros is not None and prod(self._shape(zeros)) != prod(self._shape(scales)):
             raise _Unfit(f"has {zeros} {list(self._shape(zeros))} for scales {list(self._shape(scales))}")
         return Integers(
             name=codes,
             shape=(rows, columns),
             codes=codes,
             scales=scales,
-            zeros=zeros if zeros in self.names else None,
+            zeros=zeros,
             bits=8,
             group=self._group(scales, rows, columns),
         )
@@ -217,6 +217,14 @@ class _Finder:
         if scales not in self.names:
             raise _Unfit(f"has no {scales}")
         return scales
+
+    def _zeros(self, name: str) -> str | None:
+        zeros = f"{name}_zero_point"
+        if zeros in self.names:
+            return zeros
+        if self._scheme.zero_points:
+            raise _Unfit(f"has no {zeros}")
+        return None
 
     def _pair(self, name: str) -> tuple[int, int]:
         shape = self._shape(name)
