@@ -204,19 +204,67 @@ def test_sparse_and_rotated_matrices_are_refused_by_name(tmp_path: Path) -> None
             FolderCheckpoint(tmp_path)
 
 
-def test_codes_and_scales_that_do_not_belong_together_are_named_all_at_once(tmp_path: Path) -> None:
-    """A missing scale, one too many, and codes in an order that is not read."""
-    good = word_integers("a", PLAIN, bits=4, group=64, symmetric=True).stored
-    bad = {name: each for name, each in good.items() if name != "a.weight_scale"}
-    wrong = {name.replace("a.", "b."): each for name, each in good.items()}
-    wrong["b.weight_scale"] = Stored("F32", np.ones((ROWS, 5), np.float32))
-    ordered = {name.replace("a.", "c."): each for name, each in good.items()}
-    ordered["c.weight_g_idx"] = Stored("I32", np.zeros(COLUMNS, np.int32))
-    checkpoint = opened(tmp_path, compressed("pack-quantized"), {**bad, **wrong, **ordered})
-    with pytest.raises(CheckpointUnsupported) as caught:
-        checkpoint.names()
-    for told in ("a.weight_packed has no a.weight_scale", "b.weight_packed is", "c.weight_g_idx"):
-        assert told in str(caught.value)
+def integers_of(module: str, **others: Stored) -> dict[str, Stored]:
+    """Packed integers with zero points, some of whose parts are others."""
+    good = word_integers(module, PLAIN, bits=4, group=64, symmetric=False).stored
+    return {**good, **{f"{module}.weight_{part}": each for part, each in others.items()}}
+
+
+def test_codes_and_scales_that_do_not_belong_together_are_one_tensor_with_a_problem(tmp_path: Path) -> None:
+    """A missing scale, one too many, zero points of other bits, codes in an order that is not read, and one twice."""
+    stored = {
+        **integers_of("a"),
+        **integers_of("b", scale=Stored("F32", np.ones((ROWS, 5), np.float32))),
+        **integers_of("c", zero_point=Stored("I32", np.ones((ROWS, 3), np.int32))),
+        **integers_of("d", g_idx=Stored("I32", np.zeros(COLUMNS, np.int32))),
+        **integers_of("e", scale=Stored("F64", np.ones((ROWS, 3), np.float64))),
+        **integers_of("f"),
+        "f.weight": Stored("F32", PLAIN),
+        **integers_of("good"),
+    }
+    del stored["a.weight_scale"]
+    checkpoint = opened(tmp_path, compressed("pack-quantized"), stored)
+    assert sorted(checkpoint.names()) == [f"{module}.weight" for module in ("a", "b", "c", "d", "e", "f", "good")]
+    for module, told in {
+        "a": "has no a.weight_scale",
+        "b": "with 200 scales",
+        "c": "has c.weight_zero_point [40, 3], which must be words of 4 bits [5, 3]",
+        "d": "d.weight_g_idx",
+        "e": "has e.weight_scale of type F64",
+        "f": "is there twice",
+    }.items():
+        assert told in checkpoint.info(f"{module}.weight").problem
+        with pytest.raises(CheckpointUnsupported, match=rf"^{module}\.weight "):
+            checkpoint.read(f"{module}.weight")
+    assert not checkpoint.info("good.weight").problem and checkpoint.read("good.weight").shape == PLAIN.shape
+
+
+@pytest.mark.parametrize("part", ["weight_scale_2", "weight_scale"])
+def test_four_bit_floats_have_one_scale_of_the_whole_and_one_for_sixteen(tmp_path: Path, part: str) -> None:
+    """One too many would be left over silently, and without one the bytes are no matrix."""
+    config = {"quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"}}
+    stored = dict(float4(MODULE, PLAIN, packed=False).stored)
+    scales = stored.pop(f"{MODULE}.{part}")
+    assert opened(tmp_path / "without", config, stored).info(NAME).problem == f"has no {MODULE}.{part}"
+    stored[f"{MODULE}.{part}"] = Stored(scales.dtype, np.stack([scales.values] * 2))
+    checkpoint = opened(tmp_path / "twice", config, stored)
+    assert set(checkpoint.names()) == {NAME} and checkpoint.info(NAME).problem
+
+
+@pytest.mark.parametrize("format", ["pack-quantized", "int-quantized"])
+def test_integers_that_the_config_gives_zero_points_have_them(tmp_path: Path, format: str) -> None:
+    """Without them they would silently be read as others."""
+    words = word_integers(MODULE, PLAIN, bits=4, group=64, symmetric=True)
+    stored = words.stored if format == "pack-quantized" else integers(MODULE, PLAIN).stored
+    checkpoint = opened(tmp_path, compressed(format, symmetric=False), stored)
+    assert checkpoint.info(NAME).problem == f"has no {NAME}_zero_point"
+
+
+def test_zero_points_of_a_row_number_that_fills_words_of_an_odd_count_are_read(tmp_path: Path) -> None:
+    """Five codes of six bits fill a word, and there are five rows."""
+    odd = word_integers(MODULE, PLAIN[:5], bits=6, group=64, symmetric=False)
+    read = opened(tmp_path, compressed("pack-quantized"), odd.stored).read(NAME)
+    assert np.array_equal(read.f32(), odd.values)
 
 
 @pytest.mark.parametrize("drop", ["scales", "biases"])
@@ -232,4 +280,4 @@ def test_a_checkpoint_of_other_bits_than_its_config_says_is_refused(tmp_path: Pa
     stored = mlx_affine(MODULE, PLAIN, bits=8, group=64).stored
     checkpoint = opened(tmp_path, {"quantization": {"bits": 4, "group_size": 64}}, stored)
     with pytest.raises(CheckpointUnsupported, match=rf"{NAME}.*not 4 bits in groups of 64"):
-        checkpoint.names()
+        checkpoint.read(NAME)

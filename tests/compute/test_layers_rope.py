@@ -171,6 +171,17 @@ def test_the_pretraining_length_beside_the_section_counts_before_the_one_in_it()
         ({"rope_scaling": [1.0]}, "rope_scaling must be an object"),
         ({"rope_theta": -1.0}, "rope_theta is -1"),
         ({"rope_theta": float("nan")}, "rope_theta is nan"),
+        ({"rope_theta": 10**400}, "rope_theta is 1000.* must be a finite number"),
+        ({"rope_scaling": {**RULES["yarn"], "partial_rotary_factor": 0.35}}, "rotates 5 of a head's 16 dimensions"),
+        ({"rope_scaling": {**RULES["yarn"], "beta_fast": -1}}, "beta_fast is -1"),
+        ({"rope_scaling": {**RULES["yarn"], "beta_slow": float("inf")}}, "beta_slow is inf"),
+        ({"rope_scaling": {**RULES["longrope beyond its pretraining"], "partial_rotary_factor": 0.7}}, "rotates 11"),
+        (
+            {"rope_scaling": {**RULES["longrope beyond its pretraining"], "original_max_position_embeddings": 1}},
+            "original_max_position_embeddings is 1",
+        ),
+        ({"partial_rotary_factor": 1.5}, "partial_rotary_factor is 1.5, and must be from 0 to 1"),
+        ({"partial_rotary_factor": float("nan")}, "partial_rotary_factor is nan"),
     ],
 )
 def test_a_rule_that_cannot_be_run_is_refused_by_name(values: dict[str, Any], named: str) -> None:

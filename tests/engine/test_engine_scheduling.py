@@ -154,6 +154,21 @@ def test_without_a_decode_share_prompts_run_whole_in_order_of_arrival() -> None:
     assert recorder.chunks() == "aallllls"
 
 
+@pytest.mark.requirement("T-149", "T-144")
+def test_without_a_decode_share_background_does_not_take_back_what_it_has_yielded() -> None:
+    """Where that does not suffice for the foreground prompt, the background one came first, and a reply holds the rest."""
+    recorder, sent = serve(
+        request("g", 1, reply=100),
+        request("b", 9, reply=40, priority="background"),
+        request("f", 20),
+        positions=256,
+        window=256,
+        settings=EngineSettings(decode_share=0.0, growth=200),
+    )
+    assert all(isinstance(each[-1], Finished) for each in sent)
+    assert recorder.chunks().count("b") <= 2 * 9, "it is computed again once, and not after every round"
+
+
 @pytest.mark.requirement("T-148")
 @pytest.mark.parametrize(("share", "rounds"), [(0.01, 1), (None, 3), (0.45, 5), (0.95, 10), (100.0, ROUNDS)], ids=str)
 def test_running_replies_get_their_share_of_each_chunks_time(share: float | None, rounds: int) -> None:

@@ -13,9 +13,11 @@ import pytest
 from numpy.typing import NDArray
 
 from tensorfold.checkpoint.open import open_checkpoint
+from tensorfold.checkpoint.safetensors import SafetensorsFile
 from tensorfold.compute.weights import check_weights
 from tensorfold.contracts.backend import BackendSettings, Session
 from tensorfold.contracts.family import ModelFamily
+from tensorfold.errors import WeightsMismatch
 from tensorfold.testing.array_tensors import ArrayTensors
 from tensorfold.testing.declared_checkpoint import declared_arrays
 from tensorfold.testing.family_configs import FAMILY_CONFIGS
@@ -152,3 +154,52 @@ def test_a_quantized_checkpoint_replies_as_its_dequantized_weights_do(
 def _places(values: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[np.float32]]:
     """Names for the integers, whose values another source gives."""
     return {name: np.zeros(each.shape, np.float32) for name, each in values.items() if each.dtype.kind == "i"}
+
+
+def test_whatever_does_not_fit_a_quantized_checkpoint_is_told_at_once(tmp_path: Path) -> None:
+    """Parts that do not belong together beside what is missing, misshapen, unread or foreign; once each."""
+    written(tmp_path, "llama", "MLX 4 bits")
+    stored = stored_tensors(tmp_path)
+    layer = "model.layers.0"
+    del stored[f"{layer}.mlp.up_proj.scales"], stored[f"{layer}.input_layernorm.weight"]
+    biases = stored[f"{layer}.mlp.down_proj.biases"]
+    stored[f"{layer}.mlp.down_proj.biases"] = Stored("F32", np.zeros((3, *biases.values.shape[1:]), np.float32))
+    stored["model.norm.weight"] = Stored("F32", np.ones(5, np.float32))
+    stored[f"{layer}.post_attention_layernorm.weight"] = Stored("F64", np.ones(64))
+    stored[f"{layer}.mlp.odd.weight"] = Stored("F32", np.ones(5, np.float32))
+    write_stored(tmp_path / "model.safetensors", stored)
+    opened = open_checkpoint(tmp_path, FAMILIES.values())
+    with pytest.raises(WeightsMismatch) as caught:
+        check_weights(opened.family, opened.checkpoint.config, opened.checkpoint)
+    lines = str(caught.value).splitlines()[1:]
+    for told in (
+        f"  {layer}.mlp.up_proj.weight has no {layer}.mlp.up_proj.scales",
+        f"  {layer}.input_layernorm.weight is missing",
+        f"  {layer}.mlp.down_proj.weight has scales",
+        "  model.norm.weight is [5], and must be [64]",
+        f"  {layer}.post_attention_layernorm.weight has type F64, and only",
+        f"  {layer}.mlp.odd.weight is not run",
+    ):
+        assert sum(line.startswith(told) for line in lines) == 1, (told, lines)
+    assert len(lines) == 6
+
+
+def test_a_quantized_part_that_nobody_runs_bars_nothing(tmp_path: Path) -> None:
+    """Of a vision tower, say, in shapes that are not read."""
+    kind = "gemma3"
+    written(tmp_path, kind, "FP8")
+    stored = {
+        **stored_tensors(tmp_path),
+        "vision_tower.odd.weight": Stored("F8_E4M3", np.zeros((2, 3, 4), np.uint8)),
+        "vision_tower.odd.weight_scale_inv": Stored("F32", np.ones((7, 7), np.float32)),
+    }
+    write_stored(tmp_path / "model.safetensors", stored)
+    opened = open_checkpoint(tmp_path, FAMILIES.values())
+    read = check_weights(opened.family, opened.checkpoint.config, opened.checkpoint)
+    assert read and not any("vision" in info.name for info in read)
+
+
+def stored_tensors(folder: Path) -> dict[str, Stored]:
+    """The tensors of a folder as they are stored."""
+    file = SafetensorsFile(folder / "model.safetensors")
+    return {name: Stored(file.info(name).kind, file.raw(name).copy()) for name in file.names()}

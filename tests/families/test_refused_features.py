@@ -96,6 +96,21 @@ def test_keys_that_ask_for_nothing_are_no_reason_to_refuse(kind: str) -> None:
     assert claim is not None and claim.score == 100 and "model_type" in claim.reason
 
 
+@pytest.mark.parametrize("kind", FAMILY_CONFIGS)
+@pytest.mark.parametrize(
+    ("key", "value"), [("max_position_embeddings", 10**400), ("eps", float("nan")), ("layer_types", [["odd"]])]
+)
+def test_what_no_model_can_have_is_refused_by_its_key(kind: str, key: str, value: Any) -> None:
+    """Numbers that are none, or have more digits than any, and lists of lists: never another error than a refusal."""
+    config = FAMILY_CONFIGS[kind]
+    if key == "eps":
+        key = "layer_norm_epsilon" if kind == "nemotron_h" else "rms_norm_eps"
+    if key == "layer_types":
+        value = value * int(config.get("num_hidden_layers", 6))
+    with pytest.raises(CheckpointUnsupported, match=rf"config\.json.*{key}"):
+        family_of(kind).geometry(ModelConfig({**config, key: value}, {}, "config.json"))
+
+
 def test_the_refusal_of_the_family_that_knows_the_model_is_the_one_that_is_told(tmp_path: Path) -> None:
     """Not that nobody claims it."""
     write_texts(tmp_path, {**FAMILY_CONFIGS["nemotron_h"], "mlp_hidden_act": ODD})

@@ -110,7 +110,7 @@ class GgufCheckpoint:
         # Vectors are small, and nobody multiplies with their codes.
         form: Form = "dense" if record.type.dense else "affine" if len(record.shape) > 1 else "expanded"
         shape = restored_shape(record.shape, rule)
-        return TensorInfo(name, shape, record.type.name, record.size, form)
+        return TensorInfo(name, shape, record.type.name, record.size, form, record.type.problem)
 
     def read(self, name: str) -> Tensor:
         """A tensor, with its rows and values as a Hugging Face checkpoint has them."""

@@ -90,11 +90,8 @@ class GgufFile:
             CheckpointUnsupported: its type is not read.
         """
         record = self.tensors[name]
-        if not record.type.is_read:
-            read = ", ".join(each.name for each in TYPES.values() if each.is_read)
-            raise CheckpointUnsupported(
-                f"{self.path}: tensor {name} has type {record.type.name}, and only {read} are read"
-            )
+        if problem := record.type.problem:
+            raise CheckpointUnsupported(f"{self.path}: tensor {name} {problem}")
         data = np.frombuffer(self._file.bytes, np.uint8, record.size, record.offset)
         try:
             return expand(record.type, data, record.shape)

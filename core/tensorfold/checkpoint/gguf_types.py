@@ -57,6 +57,12 @@ class GgufType:
         """Whether `expand` takes this type."""
         return self.dense is not None or self.blocks is not None
 
+    @property
+    def problem(self) -> str:
+        """Why a tensor of this type cannot be read, behind its name; empty: it can."""
+        read = ", ".join(each.name for each in TYPES.values() if each.is_read)
+        return "" if self.is_read else f"has type {self.name}, and only {read} are read"
+
 
 def expand(type: GgufType, data: Bytes, shape: tuple[int, ...]) -> Tensor:
     """The tensor of a shape whose stored bytes are `data`; a dense one is a view of them.

@@ -119,10 +119,8 @@ class SafetensorsFile:
             CheckpointUnsupported: its type is not read.
         """
         info = self._entries[name].info
-        if info.kind not in _READ:
-            raise CheckpointUnsupported(
-                f"{self.path}: tensor {name} has type {info.kind}, and only {', '.join(_READ)} are read"
-            )
+        if info.problem:
+            raise CheckpointUnsupported(f"{self.path}: tensor {name} {info.problem}")
         type, layout = _READ[info.kind]
         return Dense(self._view(name, layout), type)
 
@@ -174,7 +172,8 @@ class SafetensorsFile:
         wanted = math.prod(shape) * _BITS.get(kind, 0)
         if kind in _BITS and wanted != length * 8:
             self._damaged(name, f"has {length} bytes, and {kind} {list(shape)} takes {math.ceil(wanted / 8)}")
-        return _Entry(TensorInfo(name, shape, kind, length), self._data + begin)
+        problem = "" if kind in _READ else f"has type {kind}, and only {', '.join(_READ)} are read"
+        return _Entry(TensorInfo(name, shape, kind, length, problem=problem), self._data + begin)
 
     def _check_cover(self) -> None:
         ranges = sorted(

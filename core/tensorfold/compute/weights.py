@@ -90,11 +90,11 @@ class CheckpointWeights(Generic[A]):
         """The logical shape of a tensor.
 
         Raises:
-            WeightsMismatch: there is no such tensor.
+            WeightsMismatch: there is no such tensor, or it cannot be read.
         """
-        if name not in self._names:
-            self._problem(name, "is missing")
-            raise WeightsMismatch(f"{name} is missing")
+        if problem := self._against(name):
+            self._problem(name, problem)
+            raise WeightsMismatch(f"{name} {problem}")
         return self._source.info(name).shape
 
     def ignore(self, *patterns: str) -> None:
@@ -185,7 +185,7 @@ class CheckpointWeights(Generic[A]):
     def ints(self, name: str, *, shape: tuple[int, ...] | None = None) -> NDArray[np.int64]:
         """An integer tensor, on the host."""
         tensor = self._tensor(name, shape, steers=True)
-        if not self.has(name) or tensor.shape != self._source.info(name).shape:
+        if self._against(name) or tensor.shape != self._source.info(name).shape:
             return np.zeros(tensor.shape, np.int64)
         if not isinstance(tensor, Dense) or tensor.values.dtype.kind not in "iu" or tensor.type in ("bf16", "f16"):
             self._problem(name, f"is {self._source.info(name).kind}, and must hold integers")
@@ -197,7 +197,7 @@ class CheckpointWeights(Generic[A]):
         if shape is None:
             return tensor.f32()
         if math.prod(tensor.shape) != math.prod(shape):
-            if self.has(name):
+            if not self._against(name):
                 self._problem(name, f"is {spelled(tensor.shape)}, and must be {spelled(shape)}")
             tensor = blank(shape)
         return tensor.f32().reshape(shape)
@@ -206,7 +206,7 @@ class CheckpointWeights(Generic[A]):
         """Depthwise convolutions `name.weight` `[C, 1, taps]` (+ bias), joined along the channels."""
         kernels = self._kernels(names, shape)
         kernel = np.concatenate(kernels)
-        if shape is not None and kernel.shape != shape and all(self.has(f"{name}.weight") for name in names):
+        if shape is not None and kernel.shape != shape and not any(self._against(f"{name}.weight") for name in names):
             self._problem(f"{names[0]}.weight", f"gives {spelled(kernel.shape)}, and must give {spelled(shape)}")
         if bias is False or (bias is None and not any(self.has(f"{name}.bias") for name in names)):
             return self._packer.conv(kernel, None)
@@ -273,13 +273,10 @@ class CheckpointWeights(Generic[A]):
         """
         first = name not in self._asked
         self._asked[name] = None
-        if name not in self._names:
-            self._problem(name, "is missing")
+        if problem := self._against(name, shape):
+            self._problem(name, problem)
             return blank(shape)
         info = self._source.info(name)
-        if shape is not None and not fits(info.shape, shape):
-            self._problem(name, f"is {spelled(info.shape)}, and must be {spelled(shape)}")
-            return blank(shape)
         tensor = self._read(info, steers)
         if first and self._progress is not None:
             self._progress(info)
@@ -287,6 +284,15 @@ class CheckpointWeights(Generic[A]):
 
     def _read(self, info: TensorInfo, steers: bool) -> Tensor:
         return self._source.read(info.name)
+
+    def _against(self, name: str, shape: Shape | None = None) -> str:
+        """Why it cannot be taken; empty: it can."""
+        if name not in self._names:
+            return "is missing"
+        info = self._source.info(name)
+        if info.problem or shape is None or fits(info.shape, shape):
+            return info.problem
+        return f"is {spelled(info.shape)}, and must be {spelled(shape)}"
 
     def _problem(self, name: str, problem: str) -> None:
         raise WeightsMismatch(f"{name} {problem}")

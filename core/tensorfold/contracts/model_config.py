@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, cast, overload
@@ -13,6 +14,8 @@ __all__ = ["ModelConfig"]
 T = TypeVar("T", bool, int, float, str)
 
 _NAMES = {bool: "a boolean", int: "an integer", float: "a number", str: "a text"}
+_LARGEST = 1 << 48
+"""Of integers: far beyond any model, and within what shapes are computed in."""
 
 
 class _Missing:
@@ -53,11 +56,23 @@ class ModelConfig:
             if isinstance(default, _Missing):
                 raise CheckpointUnsupported(f"{self.where} has no {self.path}{key}")
             return default
-        if type is float and isinstance(value, int) and not isinstance(value, bool):
-            return type(value)
+        if type is float and isinstance(value, int | float) and not isinstance(value, bool):
+            return type(self._finite(key, value))
         if not isinstance(value, type) or (type is int and isinstance(value, bool)):
             raise CheckpointUnsupported(f"{self.where}: {self.path}{key} is {value!r}, and must be {_NAMES[type]}")
+        if isinstance(value, int) and abs(value) > _LARGEST:
+            raise CheckpointUnsupported(f"{self.where}: {self.path}{key} is {value}, and must be at most {_LARGEST}")
         return value
+
+    def _finite(self, key: str, value: float) -> float:
+        # An integer may have more digits than a float has room for.
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
+        if not math.isfinite(number):
+            raise CheckpointUnsupported(f"{self.where}: {self.path}{key} is {value!r}, and must be a finite number")
+        return number
 
     def positive(self, key: str, default: int | None = None) -> int:
         """An integer of at least 1."""

@@ -29,6 +29,9 @@ class TensorInfo:
     """The stored format's own name (`BF16`, `Q4_K`, ...), for messages."""
     stored_bytes: int
     form: Form = "dense"
+    problem: str = ""
+    """Why it cannot be read, as the rest of a sentence that begins with its name; empty: nothing is known against it.
+    Where there is one, the shape is that of what is stored."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -133,7 +133,8 @@ class Scheduler:
     def _ordered(self) -> list[Entry]:
         entries = {entry.id: entry for entry in (*self.prefilling, *self.waiting)}
         if self._share == 0:
-            return sorted(entries.values(), key=lambda entry: entry.active.arrived)
+            # Background behind foreground here, too: else it would take back at once what it has yielded, for ever.
+            return sorted(entries.values(), key=lambda entry: (entry.priority == "background", entry.active.arrived))
         views = [self._view(entry) for entry in entries.values()]
         try:
             ordered = {view.id: entries[view.id] for view in self._policy.order(views)}

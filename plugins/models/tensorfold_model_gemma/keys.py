@@ -58,7 +58,7 @@ def layer_types(text: ModelConfig, layers: int) -> tuple[LayerType, ...] | None:
     if value is None:
         return None
     types = tuple(cast("list[Any]", value)) if isinstance(value, list) else ()
-    if len(types) != layers or not set(types) <= {SLIDING, FULL}:
+    if len(types) != layers or not all(type in (SLIDING, FULL) for type in types):
         raise CheckpointUnsupported(
             f"{text.where}: {text.path}layer_types must name {SLIDING} or {FULL} for each of {layers} layers"
         )

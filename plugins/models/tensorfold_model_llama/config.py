@@ -241,7 +241,7 @@ def _layer_types(config: ModelConfig, layers: int) -> tuple[str, ...] | None:
     if value is None:
         return None
     types = tuple(cast("list[Any]", value)) if isinstance(value, list) else ()
-    if len(types) != layers or not set(types) <= {"full_attention", "sliding_attention"}:
+    if len(types) != layers or not all(type in ("full_attention", "sliding_attention") for type in types):
         raise CheckpointUnsupported(
             f"{config.where}: layer_types must name full_attention or sliding_attention for each of {layers} layers"
         )

@@ -193,7 +193,7 @@ def _kinds(text: ModelConfig) -> tuple[LayerKind, ...]:
         interval = text.positive("full_attention_interval", 4)
         return tuple("linear_attention" if (layer + 1) % interval else "full_attention" for layer in range(layers))
     kinds = tuple(cast("list[Any]", value)) if isinstance(value, list) else ()
-    if len(kinds) != layers or not set(kinds) <= set(_KINDS):
+    if len(kinds) != layers or not all(kind in _KINDS for kind in kinds):
         raise CheckpointUnsupported(
             f"{text.where}: {text.path}layer_types must name {' or '.join(_KINDS)} for each of {layers} layers"
         )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from math import prod
 from typing import Final
 
@@ -10,10 +11,9 @@ from tensorfold.checkpoint.quantized.codes import in_words
 from tensorfold.checkpoint.quantized.floats import FLOAT4_GROUP
 from tensorfold.checkpoint.quantized.matrices import Float4, Float8, Integers, Matrix, MlxAffine, WordIntegers
 from tensorfold.checkpoint.quantized.scheme import Scheme
-from tensorfold.checkpoint.quantized.stored import StoredTensors
-from tensorfold.errors import CheckpointUnsupported
+from tensorfold.checkpoint.quantized.stored import REAL, StoredTensors
 
-__all__ = ["BESIDE", "find_matrices"]
+__all__ = ["BESIDE", "Found", "find_matrices"]
 
 BESIDE: Final = (
     ".input_scale",
@@ -28,35 +28,51 @@ BESIDE: Final = (
 )
 """What activations and caches are quantized with, which are floats here, and shapes that were read."""
 
-_LISTED: Final = 30
+_SUFFIXES: Final = ("_packed", "_scale", "_scale_inv", "_scale_2", "_global_scale", "_zero_point", "_g_idx")
+"""Of the parts of a matrix, behind its name."""
 
 
 class _Unfit(Exception):
     """Why tensors are no matrix."""
 
 
-def find_matrices(scheme: Scheme, stored: StoredTensors) -> dict[str, Matrix]:
-    """Every quantized matrix by its name.
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the quantized tensors of a checkpoint are."""
 
-    Raises:
-        CheckpointUnsupported: naming every tensor that belongs to none, or does not fit its scales.
-    """
+    matrices: Mapping[str, Matrix]
+    """By name."""
+    unfit: Mapping[str, tuple[str, str]]
+    """Names of matrices that cannot be read: the stored tensor of the codes, and why. Nobody may ask for one."""
+    parts: frozenset[str]
+    """The stored tensors of both."""
+
+
+def find_matrices(scheme: Scheme, stored: StoredTensors) -> Found:
+    """Every quantized matrix, by the name under which a family asks for it."""
     finder = _Finder(scheme, stored)
-    problems: list[str] = []
-    found: dict[str, Matrix] = {}
-    for name in finder.names:
+    matrices: dict[str, Matrix] = {}
+    unfit: dict[str, tuple[str, str]] = {}
+    for name in sorted(finder.names):
         try:
             matrix = finder.matrix(name)
         except _Unfit as error:
-            problems.append(f"  {name} {error}")
+            unfit[name.removesuffix("_packed")] = (name, str(error))
         else:
             if matrix is not None:
-                found[matrix.name] = matrix
-    if problems:
-        more = [f"  and {len(problems) - _LISTED} more"] if len(problems) > _LISTED else []
-        listed = "\n".join([*problems[:_LISTED], *more])
-        raise CheckpointUnsupported(f"these quantized tensors ({scheme.name}) cannot be read:\n{listed}")
-    return found
+                matrices[matrix.name] = matrix
+    parts = {part for matrix in matrices.values() for part in matrix.parts}
+    parts |= {codes for codes, _ in unfit.values()}
+    parts |= {name for name in finder.names if _owner(name) in unfit}
+    return Found(matrices, unfit, frozenset(parts))
+
+
+def _owner(part: str) -> str:
+    """The matrix that a tensor of this name would be a part of."""
+    module, _, last = part.rpartition(".")
+    if last in ("scales", "biases"):
+        return f"{module}.weight"
+    return next((part.removesuffix(suffix) for suffix in _SUFFIXES if part.endswith(suffix)), part)
 
 
 class _Finder:
@@ -79,16 +95,23 @@ class _Finder:
             "I8": self._integers,
             "F8_E4M3": self._float8,
         }
-        return finders[info.kind](name) if info.kind in finders else None
+        matrix = finders[info.kind](name) if info.kind in finders else None
+        if matrix is not None and matrix.name != name and matrix.name in self.names:
+            raise _Unfit(f"is there twice, as {matrix.name} and as {name}")
+        for part in () if matrix is None else matrix.parts:
+            if part != name and (kind := self._stored.info(part).kind) not in REAL:
+                raise _Unfit(f"has {part} of type {kind}, and only {', '.join(sorted(REAL))} are read there")
+        return matrix
 
     def _mlx(self, codes: str) -> Matrix | None:
         module = codes.removesuffix(".weight")
         scales, biases = f"{module}.scales", f"{module}.biases"
         rule = self._scheme.modules.get(module, self._scheme.affine)
-        if scales not in self.names or rule is None:
+        there = [each in self.names for each in (scales, biases)]
+        if rule is None or not any(there):
             return None
-        if biases not in self.names:
-            raise _Unfit(f"has no {biases}")
+        if not all(there):
+            raise _Unfit(f"has no {biases if there[0] else scales}")
         *rows, words = self._shape(codes)
         columns, left = divmod(words * 32, rule.bits)
         if left or self._shape(scales) != (*rows, columns // rule.group) or columns % rule.group:
@@ -114,35 +137,41 @@ class _Finder:
         name = codes.removesuffix("_packed")
         if f"{name}_g_idx" in self.names:
             raise _Unfit(f"has its columns in the order of {name}_g_idx, which is not read")
-        scales, zeros = self._scales(name), f"{name}_zero_point"
+        scales, zeros = self._scales(name), self._zeros(name)
         rows, columns = self._logical(name, codes)
         words = self._shape(codes)[-1]
         bits = next((bits for bits in (8, 4, 2, 3, 5, 6) if -(-columns // in_words(bits)) == words), None)
         if bits is None or columns % 16:
             raise _Unfit(f"is {list(self._shape(codes))}, which {columns} columns of no number of bits take")
+        group = self._group(scales, rows, columns)
+        wanted = (-(-rows // in_words(bits)), columns // group)
+        if zeros is not None and (self._shape(zeros) != wanted or self._stored.info(zeros).kind != "I32"):
+            raise _Unfit(f"has {zeros} {list(self._shape(zeros))}, which must be words of {bits} bits {list(wanted)}")
         return WordIntegers(
             name=name,
             shape=(rows, columns),
             codes=codes,
             scales=scales,
-            zeros=zeros if zeros in self.names else None,
+            zeros=zeros,
             bits=bits,
-            group=self._group(scales, rows, columns),
+            group=group,
         )
 
     def _integers(self, codes: str) -> Matrix | None:
         if not codes.endswith(".weight"):
             return None
-        scales, zeros = self._scales(codes), f"{codes}_zero_point"
+        scales, zeros = self._scales(codes), self._zeros(codes)
         rows, columns = self._pair(codes)
         if columns % 16:
             raise _Unfit(f"has {columns} columns, and must have a multiple of 16")
+        if zeros is not None and prod(self._shape(zeros)) != prod(self._shape(scales)):
+            raise _Unfit(f"has {zeros} {list(self._shape(zeros))} for scales {list(self._shape(scales))}")
         return Integers(
             name=codes,
             shape=(rows, columns),
             codes=codes,
             scales=scales,
-            zeros=zeros if zeros in self.names else None,
+            zeros=zeros,
             bits=8,
             group=self._group(scales, rows, columns),
         )
@@ -152,6 +181,8 @@ class _Finder:
         divided, multiplied = f"{name}_global_scale", f"{name}_scale_2"
         whole = divided if divided in self.names else multiplied
         if whole not in self.names:
+            if f"{name}_scale" in self.names:
+                raise _Unfit(f"has no {divided if name != codes else multiplied}")
             return None
         scales = self._scales(name)
         *rows, half = self._shape(codes)
@@ -159,6 +190,8 @@ class _Finder:
             raise _Unfit(
                 f"is {[*rows, half]} with scales {list(self._shape(scales))}, which are not of 16 columns each"
             )
+        if prod(self._shape(whole)) not in (1, prod(rows[:-1])):
+            raise _Unfit(f"has {whole} {list(self._shape(whole))}, which must be one for each matrix")
         return Float4(
             name=name, shape=(*rows, 2 * half), codes=codes, scales=scales, whole=whole, divides=whole == divided
         )
@@ -184,6 +217,14 @@ class _Finder:
         if scales not in self.names:
             raise _Unfit(f"has no {scales}")
         return scales
+
+    def _zeros(self, name: str) -> str | None:
+        zeros = f"{name}_zero_point"
+        if zeros in self.names:
+            return zeros
+        if self._scheme.zero_points:
+            raise _Unfit(f"has no {zeros}")
+        return None
 
     def _pair(self, name: str) -> tuple[int, int]:
         shape = self._shape(name)

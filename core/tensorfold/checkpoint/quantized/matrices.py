@@ -103,12 +103,13 @@ class WordIntegers(_Integers):
     def _zeros(self, stored: StoredTensors) -> NDArray[np.float32] | np.float32:
         if self.zeros is None:
             return np.float32(1 << (self.bits - 1))
-        # One word holds the zero points of several rows.
+        # One word holds the zero points of several rows, of which an `Affine` of few bits has an even number.
         turned = np.ascontiguousarray(stored.raw(self.zeros).T)
+        rows = self.shape[0] + (self.shape[0] % 2 if self.bits <= 4 else 0)
         codes = Affine(
             self.bits,
             16,
-            word_codes(turned, self.bits, -(-self.shape[0] // 2) * 2),
+            word_codes(turned, self.bits, rows),
             np.empty(0, np.float32),
             np.empty(0, np.float32),
         ).unpacked()

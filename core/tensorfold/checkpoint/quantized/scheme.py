@@ -45,6 +45,8 @@ class Scheme:
     """Rows and columns that share a scale in FP8; None: as the scales' shapes say."""
     affine: AffineRule | None = None
     """MLX's, for every module that has no rule of its own."""
+    zero_points: bool = False
+    """Every matrix of integers has them; else their presence says it."""
     modules: Mapping[str, AffineRule] = field(default_factory=lambda: MappingProxyType(dict[str, AffineRule]()))
 
 
@@ -105,13 +107,18 @@ def _compressed(section: ModelConfig) -> Scheme | None:
         raise CheckpointUnsupported(
             f"{section.where}: {section.path}transform_config rotates matrices, which is not run"
         )
-    blocks = {_block(weights, "block_structure") for group in _groups(section) if (weights := group.section("weights"))}
+    weights = [own for group in _groups(section) if (own := group.section("weights"))]
+    blocks = {_block(each, "block_structure") for each in weights}
     blocks.discard(None)
     if len(blocks) > 1:
         raise CheckpointUnsupported(
             f"{section.where}: {section.path}config_groups has block_structure of several sizes"
         )
-    return Scheme(name=f"compressed-tensors {name}", block=next(iter(blocks), None))
+    return Scheme(
+        name=f"compressed-tensors {name}",
+        block=next(iter(blocks), None),
+        zero_points=bool(weights) and not any(each.get(bool, "symmetric", True) for each in weights),
+    )
 
 
 def _groups(section: ModelConfig) -> list[ModelConfig]:

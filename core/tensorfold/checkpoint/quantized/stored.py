@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,10 @@ from tensorfold.checkpoint.quantized.floats import E4M3, E8M0
 from tensorfold.contracts.tensors import Dense, TensorInfo
 from tensorfold.errors import CheckpointUnsupported
 
-__all__ = ["StoredTensors", "real"]
+__all__ = ["REAL", "StoredTensors", "real"]
+
+REAL: Final = frozenset({"F32", "F16", "BF16", "I64", "I32", "F8_E4M3", "F8_E8M0", "I8"})
+"""Types in which scales and zero points are read."""
 
 
 class StoredTensors(Protocol):

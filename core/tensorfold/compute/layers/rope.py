@@ -40,6 +40,16 @@ class _Asked:
         return int(self.head_dim * _partial(self.config, self.parameters))
 
     @property
+    def even_dim(self) -> int:
+        """The same, for rules that say something of every pair."""
+        if self.dim % 2:
+            raise CheckpointUnsupported(
+                f"{self.config.where}: {self.parameters.path}rope_type rotates {self.dim} of a head's {self.head_dim}"
+                " dimensions (partial_rotary_factor), and must rotate an even number"
+            )
+        return self.dim
+
+    @property
     def window(self) -> int:
         return self.config.positive("max_position_embeddings")
 
@@ -55,19 +65,27 @@ class _Asked:
         factor = self.parameters.get(float, "factor", default)
         if factor is None:
             raise CheckpointUnsupported(f"{self.config.where} has no {self.parameters.path}factor")
-        if not (math.isfinite(factor) and factor > 0):
+        return self._above_zero("factor", factor)
+
+    def turns(self, key: str, default: float) -> float:
+        """How often a pair turns within the original window; 0 asks for the default."""
+        return self._above_zero(key, self.parameters.get(float, key, None) or default)
+
+    def _above_zero(self, key: str, value: float) -> float:
+        if not value > 0:
             raise CheckpointUnsupported(
-                f"{self.config.where}: {self.parameters.path}factor is {factor}, and must be above 0"
+                f"{self.config.where}: {self.parameters.path}{key} is {value}, and must be above 0"
             )
-        return factor
+        return value
 
     def factors(self, key: str) -> Frequencies:
         """A list of one factor a pair."""
         values: Any = self.parameters.values.get(key)
         listed = cast("list[Any]", values) if isinstance(values, list) else []
-        if len(listed) != self.dim // 2 or not all(_is_factor(each) for each in listed):
+        pairs = self.even_dim // 2
+        if len(listed) != pairs or not all(_is_factor(each) for each in listed):
             raise CheckpointUnsupported(
-                f"{self.config.where}: {self.parameters.path}{key} must be a list of {self.dim // 2} numbers above 0"
+                f"{self.config.where}: {self.parameters.path}{key} must be a list of {pairs} numbers above 0"
             )
         return np.asarray(listed, np.float32)
 
@@ -135,8 +153,16 @@ def _is_factor(value: Any) -> bool:
 
 
 def _partial(config: ModelConfig, parameters: ModelConfig) -> float:
-    inside = parameters.get(float, "partial_rotary_factor", None)
-    return inside if inside is not None else config.get(float, "partial_rotary_factor", 1.0)
+    for where in (parameters, config):
+        part = where.get(float, "partial_rotary_factor", None)
+        if part is None:
+            continue
+        if not 0 <= part <= 1:
+            raise CheckpointUnsupported(
+                f"{config.where}: {where.path}partial_rotary_factor is {part}, and must be from 0 to 1"
+            )
+        return part
+    return 1.0
 
 
 # ---- rules: to one frequency a pair, and the factor of cosine and sine --------------------------------------
@@ -191,15 +217,14 @@ def _llama3(asked: _Asked) -> tuple[Frequencies, float]:
 
 def _yarn(asked: _Asked) -> tuple[Frequencies, float]:
     """YaRN (arXiv 2309.00071): interpolated and kept frequencies, blended along a ramp over the pairs."""
-    parameters, dim, original = asked.parameters, asked.dim, asked.original_window
+    parameters, dim, original = asked.parameters, asked.even_dim, asked.original_window
     factor = asked.factor(asked.window / original)
 
     def turns_at(rotations: float) -> float:
         """The dimension whose pair turns so often within the original window."""
         return dim * math.log(original / (rotations * 2 * math.pi)) / (2 * math.log(asked.theta))
 
-    first = turns_at(parameters.get(float, "beta_fast", None) or 32.0)
-    last = turns_at(parameters.get(float, "beta_slow", None) or 1.0)
+    first, last = turns_at(asked.turns("beta_fast", 32.0)), turns_at(asked.turns("beta_slow", 1.0))
     if parameters.get(bool, "truncate", True):
         first, last = math.floor(first), math.ceil(last)
     first, last = max(first, 0), min(last, dim - 1)
@@ -231,6 +256,10 @@ def _longrope(asked: _Asked) -> tuple[Frequencies, float]:
     that were turned by the short ones; here a model has one set.
     """
     original = asked.original_window
+    if original < 2:
+        raise CheckpointUnsupported(
+            f"{asked.config.where}: original_max_position_embeddings is {original}, and must be at least 2"
+        )
     factor = asked.factor(asked.window / original)
     given = asked.parameters.get(float, "attention_factor", None)
     scale = 1.0 if factor <= 1 else math.sqrt(1 + math.log(factor) / math.log(original))
