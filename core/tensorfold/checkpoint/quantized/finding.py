@@ -53,7 +53,7 @@ def find_matrices(scheme: Scheme, stored: StoredTensors) -> Found:
     finder = _Finder(scheme, stored)
     matrices: dict[str, Matrix] = {}
     unfit: dict[str, tuple[str, str]] = {}
-    for name in sorted(finder.names):
+    for name in finder.names:
         try:
             matrix = finder.matrix(name)
         except _Unfit as error:
@@ -62,8 +62,9 @@ def find_matrices(scheme: Scheme, stored: StoredTensors) -> Found:
             if matrix is not None:
                 matrices[matrix.name] = matrix
     parts = {part for matrix in matrices.values() for part in matrix.parts}
-    parts |= {codes for codes, _ in unfit.values()}
-    parts |= {name for name in finder.names if _owner(name) in unfit}
+    if unfit:
+        parts |= {codes for codes, _ in unfit.values()}
+        parts |= {name for name in finder.names if _owner(name) in unfit}
     return Found(matrices, unfit, frozenset(parts))
 
 
@@ -79,7 +80,7 @@ class _Finder:
     def __init__(self, scheme: Scheme, stored: StoredTensors) -> None:
         self._scheme = scheme
         self._stored = stored
-        self.names = frozenset(stored.names())
+        self.names = dict.fromkeys(stored.names())
 
     def matrix(self, name: str) -> Matrix | None:
         """The matrix whose codes this tensor holds; None: it holds none.
