@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from numpy.typing import NDArray
 
-from tensorfold.checkpoint.folder import FolderCheckpoint
 from tensorfold.contracts.backend import Session
-from tensorfold.testing.ways import WAYS, Loaded
+from tensorfold.testing.transformers_logits import Reference, drawn_tokens, write_reference
 from tensorfold_model_flash_next.family import FlashNextFamily
 
 pytestmark = pytest.mark.torch
@@ -23,7 +19,6 @@ VOCABULARY = 160
 END = 2
 TOKENS = 72
 """More than a page, and much more than the positions that an indexer may choose."""
-ATOL = 1e-4
 
 TEXT: dict[str, Any] = {
     "vocab_size": VOCABULARY,
@@ -111,15 +106,6 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
-@dataclass(frozen=True)
-class Written:
-    """A checkpoint on disk, and transformers' logits of one sequence."""
-
-    checkpoint: FolderCheckpoint
-    tokens: tuple[int, ...]
-    logits: NDArray[np.float32]
-
-
 def made(case: str) -> Any:
     """A model of transformers with random weights."""
     import transformers
@@ -140,53 +126,29 @@ def made(case: str) -> Any:
     return transformers.Qwen4ExpForConditionalGeneration(config)
 
 
-def shaken(model: Any) -> None:
-    """Random values where transformers begins with constants, so that every weight matters."""
-    import torch
-
-    for name, each in model.state_dict().items():
-        if name.endswith("A_log"):
-            each.copy_(torch.log(torch.rand(each.shape) * 4 + 0.5))
-        elif name.endswith("dt_bias"):
-            each.copy_(torch.randn(each.shape) * 0.5 - 1.0)
-        elif name.endswith("ple.conv1d.weight"):
-            each.copy_(torch.randn(each.shape) * 0.5)
-        elif each.dim() == 1 and each.is_floating_point():
-            each.add_(torch.randn(each.shape) * 0.1)
-
-
-def write(case: str, path: Path) -> Written:
+def write(case: str, path: Path) -> Reference:
     """The checkpoint of a case, and a sequence in which end tokens cut the n-grams."""
-    import torch
-
-    torch.manual_seed(0)
-    model = made(case).eval().float()
-    drawn = np.random.default_rng(1).integers(3, 150, TOKENS)
-    drawn[[0, 9, 10, 30, 52]] = END
-    tokens = tuple(int(token) for token in drawn)
-    with torch.inference_mode():
-        shaken(model)
-        logits = model(torch.tensor([tokens])).logits[0].numpy()
-    model.save_pretrained(path)
-    return Written(FolderCheckpoint(path), tokens, logits)
+    tokens = list(drawn_tokens(TOKENS))
+    for place in (0, 9, 10, 30, 52):
+        tokens[place] = END
+    looking = {"ple.conv1d.weight": lambda values: values.new_empty(values.shape).normal_() * 0.5}
+    return write_reference(lambda: made(case), tuple(tokens), path, looking)
 
 
 @pytest.fixture(scope="session")
-def references(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Written]:
+def references(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Reference]:
     """Each case's checkpoint, made once: tests run backend by backend, and each has every case."""
     return cache(lambda case: write(case, tmp_path_factory.mktemp("checkpoint")))
 
 
 @pytest.fixture(params=CASES)
-def written(request: pytest.FixtureRequest, references: Callable[[str], Written]) -> Written:
+def written(request: pytest.FixtureRequest, references: Callable[[str], Reference]) -> Reference:
     """The checkpoint of each case."""
     return references(request.param)
 
 
-def test_logits_agree_with_transformers_however_they_are_computed(written: Written, each_session: Session[Any]) -> None:
+def test_logits_agree_with_transformers_however_they_are_computed(
+    written: Reference, each_session: Session[Any]
+) -> None:
     """Every position of more than the positions an indexer may choose, in float32, to 1e-4."""
-    loaded = Loaded(FlashNextFamily(), written.checkpoint.config, written.checkpoint, each_session)
-    assert written.logits.std() > 0.1
-    for name, way in WAYS.items():
-        worst = np.abs(way(loaded, written.tokens) - written.logits).max()
-        assert worst < ATOL, name
+    written.check(FlashNextFamily(), each_session)

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
-from tensorfold.checkpoint.folder import FolderCheckpoint
 from tensorfold.contracts.backend import BackendSettings, Session
-from tensorfold.testing.ways import WAYS, Loaded
+from tensorfold.testing.transformers_logits import Reference, drawn_tokens, write_reference
+from tensorfold.testing.ways import WAYS
 from tensorfold_model_gemma.family import GemmaFamily
 
 pytestmark = pytest.mark.torch
@@ -111,15 +109,6 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-@dataclass(frozen=True)
-class Written:
-    """A checkpoint on disk, and transformers' logits of one sequence."""
-
-    path: Path
-    tokens: tuple[int, ...]
-    logits: NDArray[np.float32]
-
-
 def made(kind: str, settings: Mapping[str, Any]) -> Any:
     """A model of transformers with random weights."""
     import transformers
@@ -132,64 +121,42 @@ def made(kind: str, settings: Mapping[str, Any]) -> Any:
     return getattr(transformers, f"{kind}ForCausalLM")(config)
 
 
-def shaken(model: Any) -> None:
-    """Random values where transformers begins with constants, so that every weight matters."""
-    import torch
-
-    for name, each in model.state_dict().items():
-        if name.endswith(("layer_scalar", "per_expert_scale")):
-            each.copy_(0.7 + 0.4 * torch.rand(each.shape))
-        elif each.dim() == 1:
-            each.add_(torch.randn(each.shape) * 0.1)
+def write(kind: str, settings: Mapping[str, Any], path: Path) -> Reference:
+    """A checkpoint with these settings."""
+    factors = {"layer_scalar": around_one, "per_expert_scale": around_one}
+    return write_reference(lambda: made(kind, settings), drawn_tokens(TOKENS), path, factors)
 
 
-def write(kind: str, settings: Mapping[str, Any], path: Path) -> Written:
-    """Make a checkpoint, save it, and run it."""
-    import torch
-
-    torch.manual_seed(0)
-    model = made(kind, settings).eval().float()
-    tokens = tuple(int(token) for token in np.random.default_rng(1).integers(3, 150, TOKENS))
-    with torch.inference_mode():
-        shaken(model)
-        logits = model(torch.tensor([tokens])).logits[0].numpy()
-    model.save_pretrained(path)
-    return Written(path, tokens, logits)
+def around_one(values: Any) -> Any:
+    """Factors that change what they are for, and no signs."""
+    return 0.7 + 0.4 * values.new_empty(values.shape).uniform_()
 
 
 @pytest.fixture(scope="session")
-def references(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Written]:
+def references(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Reference]:
     """Each case's checkpoint, made once: tests run backend by backend, and each has every case."""
     return cache(lambda case: write(*CASES[case], tmp_path_factory.mktemp("checkpoint")))
 
 
 @pytest.fixture(params=CASES)
-def written(request: pytest.FixtureRequest, references: Callable[[str], Written]) -> Written:
+def written(request: pytest.FixtureRequest, references: Callable[[str], Reference]) -> Reference:
     """The checkpoint of each case."""
     return references(request.param)
 
 
-def loaded(path: Path, session: Session[Any]) -> Loaded:
-    checkpoint = FolderCheckpoint(path)
-    return Loaded(GemmaFamily(), checkpoint.config, checkpoint, session)
-
-
-def test_logits_agree_with_transformers_however_they_are_computed(written: Written, each_session: Session[Any]) -> None:
+def test_logits_agree_with_transformers_however_they_are_computed(
+    written: Reference, each_session: Session[Any]
+) -> None:
     """Every position, in float32, to 1e-4: at once, cached, beside another sequence, after rolled back drafts."""
-    model = loaded(written.path, each_session)
-    assert written.logits.std() > 0.1
-    for name, way in WAYS.items():
-        assert np.abs(way(model, written.tokens) - written.logits).max() < ATOL, name
+    written.check(GemmaFamily(), each_session)
 
 
-def test_bfloat16_computes_about_the_same(written: Written) -> None:
+def test_bfloat16_computes_about_the_same(written: Reference) -> None:
     """Weights and rows in half the bytes; norms, positions, routing and recurrences stay in float32."""
     from tensorfold_backend_torch import TorchBackend
 
     session = TorchBackend().open(BackendSettings(device="cpu", dtype="bfloat16", threads=1))
-    model = loaded(written.path, session)
-    for name in ("at once", "with wrong drafts"):
-        assert np.abs(WAYS[name](model, written.tokens) - written.logits).mean() < 0.25 * written.logits.std(), name
+    written.check_about(GemmaFamily(), session)
     session.close()
 
 
@@ -215,7 +182,7 @@ def test_a_gemma_3_config_in_the_old_spelling_computes_the_same(tmp_path: Path, 
         rope_scaling={"rope_type": "linear", "factor": 8.0},
         sliding_window_pattern=6,
     )
-    got = WAYS["at once"](loaded(tmp_path, each_session), made.tokens)
+    got = WAYS["at once"](made.loaded(GemmaFamily(), each_session), made.tokens)
     assert np.abs(got - made.logits).max() < ATOL
 
 
@@ -223,5 +190,5 @@ def test_a_gemma_4_config_as_published_computes_the_same(tmp_path: Path, each_se
     """`global_head_dim` and `num_global_key_value_heads`, where transformers writes a config for every layer."""
     made = write("Gemma4", GEMMA4, tmp_path)
     respelled(tmp_path, ("per_layer_config", "rope_parameters"), global_head_dim=32, num_global_key_value_heads=1)
-    got = WAYS["at once"](loaded(tmp_path, each_session), made.tokens)
+    got = WAYS["at once"](made.loaded(GemmaFamily(), each_session), made.tokens)
     assert np.abs(got - made.logits).max() < ATOL

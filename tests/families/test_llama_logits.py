@@ -4,28 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from numpy.typing import NDArray
 
-from tensorfold.checkpoint.folder import FolderCheckpoint
-from tensorfold.compute.memory import plan_memory
-from tensorfold.compute.runner import Runner
-from tensorfold.compute.weights import load_decoder
 from tensorfold.contracts.backend import BackendSettings, Session
-from tensorfold.contracts.step import Segment
 from tensorfold.testing.reference import ReferenceBackend
+from tensorfold.testing.transformers_logits import Reference, drawn_tokens, write_reference
 from tensorfold_model_llama.family import LlamaFamily
 
 pytestmark = pytest.mark.torch
 
 TOKENS = 48
-ATOL = 1e-4
 
 LLAMA3 = {
     "rope_type": "llama3",
@@ -73,18 +65,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-@dataclass(frozen=True)
-class Written:
-    """A checkpoint on disk, and transformers' logits of one sequence."""
-
-    path: Path
-    tokens: tuple[int, ...]
-    logits: NDArray[np.float32]
-
-
-def write(kind: str, settings: Mapping[str, Any], path: Path) -> Written:
-    """Make a checkpoint with random weights, biases and norms, save it, and run it."""
-    import torch
+def write(kind: str, settings: Mapping[str, Any], path: Path) -> Reference:
+    """A checkpoint with these settings, whose biases and norms are far from where they begin."""
     import transformers
 
     config = getattr(transformers, f"{kind}Config")(
@@ -103,55 +85,33 @@ def write(kind: str, settings: Mapping[str, Any], path: Path) -> Written:
             **settings,
         }
     )
-    torch.manual_seed(0)
-    model = getattr(transformers, f"{kind}ForCausalLM")(config).eval().float()
-    tokens = tuple(int(token) for token in np.random.default_rng(1).integers(0, 160, TOKENS))
-    with torch.inference_mode():
-        for name, parameter in model.named_parameters():
-            if name.endswith("bias") or "norm" in name:
-                parameter.add_(torch.randn(parameter.shape) * 0.2)
-        logits = model(torch.tensor([tokens])).logits[0].numpy()
-    model.save_pretrained(path)
-    return Written(path, tokens, logits)
+    model = getattr(transformers, f"{kind}ForCausalLM")
+    far = {"bias": moved, "norm.weight": moved}
+    return write_reference(lambda: model(config), drawn_tokens(TOKENS, first=0, last=159), path, far)
+
+
+def moved(values: Any) -> Any:
+    """Twice as far as other vectors."""
+    return values + values.new_empty(values.shape).normal_() * 0.2
 
 
 @pytest.fixture(scope="session")
-def references(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Written]:
+def references(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Reference]:
     """Each case's checkpoint, made once: tests run backend by backend, and each has every case."""
     return cache(lambda case: write(*CASES[case], tmp_path_factory.mktemp("checkpoint")))
 
 
 @pytest.fixture(params=CASES)
-def written(request: pytest.FixtureRequest, references: Callable[[str], Written]) -> Written:
+def written(request: pytest.FixtureRequest, references: Callable[[str], Reference]) -> Reference:
     """The checkpoint of each case."""
     return references(request.param)
 
 
-def run(path: Path, session: Session[Any], tokens: tuple[int, ...]) -> NDArray[np.float32]:
-    """Logits of every token: most of them as a chunk, the rest as rows."""
-    checkpoint, family = FolderCheckpoint(path), LlamaFamily()
-    geometry = family.geometry(checkpoint.config)
-    decoder = load_decoder(family, checkpoint.config, checkpoint, session.packer)
-    plan = plan_memory(geometry, session, lanes=1, budget=1 << 28)
-    runner = Runner(decoder, session, geometry, lanes=1, pages=plan.pages, identity="tiny")
-    slot, cut = runner.acquire(), len(tokens) - 5
-    assert slot is not None
-    logits: list[NDArray[np.float32]] = []
-    for segment in (
-        Segment(slot, tokens[:cut], 0, want="all", kind="chunk"),
-        Segment(slot, tokens[cut:], cut, want="all", kind="rows"),
-    ):
-        output = runner.forward([segment])
-        logits.append(runner.logits(output, range(output.rows)))
-        runner.commit(slot, segment.start + len(segment.tokens))
-    return np.concatenate(logits)
-
-
-def test_logits_agree_with_transformers(written: Written, each_session: Session[Any]) -> None:
-    """Every position, in float32, to 1e-4."""
-    got = run(written.path, each_session, written.tokens)
-    assert written.logits.std() > 0.1
-    np.testing.assert_allclose(got, written.logits, rtol=0, atol=ATOL)
+def test_logits_agree_with_transformers_however_they_are_computed(
+    written: Reference, each_session: Session[Any]
+) -> None:
+    """Every position, in float32, to 1e-4: at once, cached, beside another sequence, after rolled back drafts."""
+    written.check(LlamaFamily(), each_session)
 
 
 def test_a_config_in_the_old_spelling_computes_the_same(tmp_path: Path) -> None:
@@ -162,5 +122,4 @@ def test_a_config_in_the_old_spelling_computes_the_same(tmp_path: Path) -> None:
     config["rope_theta"] = rule.pop("rope_theta")
     config["rope_scaling"] = rule
     (tmp_path / "config.json").write_text(json.dumps(config))
-    reference = ReferenceBackend().open(BackendSettings(dtype="float32"))
-    np.testing.assert_allclose(run(tmp_path, reference, made.tokens), made.logits, rtol=0, atol=ATOL)
+    made.check(LlamaFamily(), ReferenceBackend().open(BackendSettings(dtype="float32")))

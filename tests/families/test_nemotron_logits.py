@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from tensorfold.checkpoint.folder import FolderCheckpoint
 from tensorfold.contracts.backend import BackendSettings, Session
 from tensorfold.contracts.model_config import ModelConfig
 from tensorfold.testing.array_tensors import ArrayTensors
+from tensorfold.testing.transformers_logits import Reference, drawn_tokens, reference_logits, shake, write_reference
 from tensorfold.testing.ways import WAYS, Loaded
 from tensorfold_model_nemotron.family import NemotronFamily
 
@@ -73,101 +73,68 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
-@dataclass(frozen=True)
-class Written:
-    """A checkpoint on disk, and transformers' logits of one sequence."""
-
-    path: Path
-    tokens: tuple[int, ...]
-    logits: NDArray[np.float32]
-
-
 def made(settings: dict[str, Any]) -> Any:
-    """A model of transformers with random weights, all of which matter."""
-    import torch
+    """A model of transformers with random weights."""
     import transformers
 
-    torch.manual_seed(0)
     eager: dict[str, Any] = {**settings, "attn_implementation": "eager"}
-    model: Any = transformers.NemotronHForCausalLM(transformers.NemotronHConfig(**eager))
-    model.eval().float()
-    with torch.inference_mode():
-        for name, each in model.state_dict().items():
-            if name.endswith("A_log"):
-                each.copy_(torch.log(torch.rand(each.shape) * 4 + 0.5))
-            elif name.endswith("dt_bias"):
-                each.copy_(torch.randn(each.shape) * 0.5 - 1.0)
-            elif each.dim() == 1:
-                each.add_(torch.randn(each.shape) * 0.1)
+    return transformers.NemotronHForCausalLM(transformers.NemotronHConfig(**eager))
+
+
+def shaken(settings: dict[str, Any]) -> Any:
+    """The same with weights that all matter, to change them further."""
+    import torch
+
+    torch.manual_seed(0)
+    model = made(settings).eval().float()
+    shake(model)
     return model
 
 
-def tokens_of(seed: int = 1) -> tuple[int, ...]:
-    return tuple(int(token) for token in np.random.default_rng(seed).integers(3, 150, TOKENS))
-
-
-def logits_of(model: Any, tokens: Iterable[int]) -> NDArray[np.float32]:
-    """transformers', of the whole sequence at once."""
-    import torch
-
-    with torch.inference_mode():
-        whole: NDArray[np.float32] = model(torch.tensor([list(tokens)])).logits[0].numpy()
-    return whole
-
-
-def write(settings: dict[str, Any], path: Path) -> Written:
-    model, tokens = made(settings), tokens_of()
-    model.save_pretrained(path)
-    return Written(path, tokens, logits_of(model, tokens))
+def write(settings: dict[str, Any], path: Path) -> Reference:
+    """A checkpoint with these settings."""
+    return write_reference(lambda: made(settings), drawn_tokens(TOKENS), path)
 
 
 @pytest.fixture(scope="session")
-def references(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Written]:
+def references(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Reference]:
     """Each case's checkpoint, made once: tests run backend by backend, and each has every case."""
     return cache(lambda case: write(CASES[case], tmp_path_factory.mktemp("checkpoint")))
 
 
 @pytest.fixture(params=CASES)
-def written(request: pytest.FixtureRequest, references: Callable[[str], Written]) -> Written:
+def written(request: pytest.FixtureRequest, references: Callable[[str], Reference]) -> Reference:
     """The checkpoint of each case."""
     return references(request.param)
 
 
-def loaded(path: Path, session: Session[Any]) -> Loaded:
-    checkpoint = FolderCheckpoint(path)
-    return Loaded(NemotronFamily(), checkpoint.config, checkpoint, session)
-
-
-def test_logits_agree_with_transformers_however_they_are_computed(written: Written, each_session: Session[Any]) -> None:
+def test_logits_agree_with_transformers_however_they_are_computed(
+    written: Reference, each_session: Session[Any]
+) -> None:
     """Every position, in float32, to 1e-4: at once, cached, beside another sequence, after rolled back drafts."""
-    model = loaded(written.path, each_session)
-    assert written.logits.std() > 0.1
-    for name, way in WAYS.items():
-        assert np.abs(way(model, written.tokens) - written.logits).max() < ATOL, name
+    written.check(NemotronFamily(), each_session)
 
 
-def test_bfloat16_computes_about_the_same(written: Written) -> None:
+def test_bfloat16_computes_about_the_same(written: Reference) -> None:
     """Weights and rows in half the bytes; norms, positions, routing and recurrences stay in float32."""
     from tensorfold_backend_torch import TorchBackend
 
     session = TorchBackend().open(BackendSettings(device="cpu", dtype="bfloat16", threads=1))
-    model = loaded(written.path, session)
-    for name in ("at once", "with wrong drafts"):
-        assert np.abs(WAYS[name](model, written.tokens) - written.logits).mean() < 0.25 * written.logits.std(), name
+    written.check_about(NemotronFamily(), session)
     session.close()
 
 
 def test_a_config_in_an_older_spelling_computes_the_same(tmp_path: Path, each_session: Session[Any]) -> None:
     """Kinds of layers as a pattern or by their former names."""
-    made = write(SMALL, tmp_path)
+    small = write(SMALL, tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     del config["layers_block_type"]
     pattern = {"hybrid_override_pattern": "MEM*E-", "num_hidden_layers": 6}
     names = {"layers_block_type": ["mamba", "moe", "mamba", "attention", "moe", "mlp"]}
     for spelling in (pattern, names):
         (tmp_path / "config.json").write_text(json.dumps({**config, **spelling}))
-        got = WAYS["at once"](loaded(tmp_path, each_session), made.tokens)
-        assert np.abs(got - made.logits).max() < ATOL
+        got = WAYS["at once"](small.loaded(NemotronFamily(), each_session), small.tokens)
+        assert np.abs(got - small.logits).max() < ATOL
 
 
 def converted(checkpoint: FolderCheckpoint) -> ArrayTensors:
@@ -186,9 +153,9 @@ def converted(checkpoint: FolderCheckpoint) -> ArrayTensors:
     return ArrayTensors(arrays | {name: np.stack(each) for name, each in stacks.items()})
 
 
-def test_a_checkpoint_that_mlx_converted_computes_the_same(written: Written, each_session: Session[Any]) -> None:
+def test_a_checkpoint_that_mlx_converted_computes_the_same(written: Reference, each_session: Session[Any]) -> None:
     """By the names and shapes of its tensors."""
-    checkpoint = FolderCheckpoint(written.path)
+    checkpoint = written.checkpoint
     model = Loaded(NemotronFamily(), checkpoint.config, converted(checkpoint), each_session)
     assert np.abs(WAYS["at once"](model, written.tokens) - written.logits).max() < ATOL
 
@@ -225,7 +192,7 @@ def test_small_steps_are_not_cut_since_transformers_cuts_them_in_chunks_only(
     transformers agrees with itself and with us."""
     import torch
 
-    model, tokens = made({**SMALL, "hybrid_override_pattern": "MM*M"}), tokens_of()
+    model, tokens = shaken({**SMALL, "hybrid_override_pattern": "MM*M"}), drawn_tokens(TOKENS)
     with torch.inference_mode():
         for name, each in model.state_dict().items():
             if name.endswith("dt_bias"):
@@ -233,11 +200,11 @@ def test_small_steps_are_not_cut_since_transformers_cuts_them_in_chunks_only(
             elif name.endswith("in_proj.weight"):
                 each.mul_(3.0)
     model.save_pretrained(tmp_path)
-    assert np.abs(logits_of(model, tokens) - one_by_one(model, tokens)).max() > 5 * ATOL
+    assert np.abs(reference_logits(model, tokens) - one_by_one(model, tokens)).max() > 5 * ATOL
     cut_at(model, 0.0)
-    expected = logits_of(model, tokens)
+    expected = reference_logits(model, tokens)
     assert np.abs(expected - one_by_one(model, tokens)).max() < ATOL
-    ours = loaded(tmp_path, each_session)
+    ours = Reference(tmp_path, tokens, expected).loaded(NemotronFamily(), each_session)
     for name, way in WAYS.items():
         assert np.abs(way(ours, tokens) - expected).max() < ATOL, name
 
@@ -260,11 +227,11 @@ def biased(model: Any, bias: float) -> None:
 
 def test_a_lower_bound_of_steps_that_the_config_has_is_kept(tmp_path: Path, each_session: Session[Any]) -> None:
     """As transformers' chunks keep theirs."""
-    model, tokens = made(SMALL), tokens_of()
+    model, tokens = shaken(SMALL), drawn_tokens(TOKENS)
     model.save_pretrained(tmp_path)
-    free = logits_of(model, tokens)
+    free = reference_logits(model, tokens)
     cut_at(model, 0.5)
-    expected = logits_of(model, tokens)
+    expected = reference_logits(model, tokens)
     assert np.abs(expected - free).max() > 100 * ATOL
     for name, way in WAYS.items():
         assert np.abs(way(bounded(tmp_path, each_session, 0.5, math.inf), tokens) - expected).max() < ATOL, name
@@ -272,11 +239,11 @@ def test_a_lower_bound_of_steps_that_the_config_has_is_kept(tmp_path: Path, each
 
 def test_a_higher_bound_of_steps_that_the_config_has_is_kept(tmp_path: Path, each_session: Session[Any]) -> None:
     """Large steps that are all lowered to the bound are as small ones that transformers raises to it."""
-    model, tokens = made(SMALL), tokens_of()
+    model, tokens = shaken(SMALL), drawn_tokens(TOKENS)
     biased(model, 20.0)
     model.save_pretrained(tmp_path)
     biased(model, -20.0)
     cut_at(model, 0.25)
-    expected = logits_of(model, tokens)
+    expected = reference_logits(model, tokens)
     for name, way in WAYS.items():
         assert np.abs(way(bounded(tmp_path, each_session, 0.0, 0.25), tokens) - expected).max() < ATOL, name

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from tensorfold.checkpoint.folder import FolderCheckpoint
 from tensorfold.contracts.backend import BackendSettings, Session
 from tensorfold.contracts.model_config import ModelConfig
 from tensorfold.testing.array_tensors import ArrayTensors
+from tensorfold.testing.transformers_logits import Reference, drawn_tokens, write_reference
 from tensorfold.testing.ways import WAYS, Loaded
 from tensorfold_model_qwen.family import QwenFamily
 
@@ -90,15 +90,6 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-@dataclass(frozen=True)
-class Written:
-    """A checkpoint on disk, and transformers' logits of one sequence."""
-
-    checkpoint: FolderCheckpoint
-    tokens: tuple[int, ...]
-    logits: NDArray[np.float32]
-
-
 def made(kind: str, settings: Mapping[str, Any]) -> Any:
     """A model of transformers with random weights."""
     import transformers
@@ -112,62 +103,36 @@ def made(kind: str, settings: Mapping[str, Any]) -> Any:
     return getattr(transformers, f"{kind}ForCausalLM")(config)
 
 
-def shaken(model: Any) -> None:
-    """Random values where transformers begins with constants, so that every weight matters."""
-    import torch
-
-    for name, each in model.state_dict().items():
-        if name.endswith("A_log"):
-            each.copy_(torch.log(torch.rand(each.shape) * 4 + 0.5))
-        elif name.endswith("dt_bias"):
-            each.copy_(torch.randn(each.shape) * 0.5 - 1.0)
-        elif each.dim() == 1:
-            each.add_(torch.randn(each.shape) * 0.1)
-
-
-def write(case: str, path: Path) -> Written:
+def write(case: str, path: Path) -> Reference:
     """The checkpoint of a case."""
-    import torch
-
-    torch.manual_seed(0)
-    model = made(*CASES[case]).eval().float()
-    tokens = tuple(int(token) for token in np.random.default_rng(1).integers(3, 150, TOKENS))
-    with torch.inference_mode():
-        shaken(model)
-        logits = model(torch.tensor([tokens])).logits[0].numpy()
-    model.save_pretrained(path)
-    return Written(FolderCheckpoint(path), tokens, logits)
+    return write_reference(lambda: made(*CASES[case]), drawn_tokens(TOKENS), path)
 
 
 @pytest.fixture(scope="session")
-def references(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Written]:
+def references(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Reference]:
     """Each case's checkpoint, made once: tests run backend by backend, and each has every case."""
     return cache(lambda case: write(case, tmp_path_factory.mktemp("checkpoint")))
 
 
 @pytest.fixture(params=CASES)
-def written(request: pytest.FixtureRequest, references: Callable[[str], Written]) -> Written:
+def written(request: pytest.FixtureRequest, references: Callable[[str], Reference]) -> Reference:
     """The checkpoint of each case."""
     return references(request.param)
 
 
-def test_logits_agree_with_transformers_however_they_are_computed(written: Written, each_session: Session[Any]) -> None:
+def test_logits_agree_with_transformers_however_they_are_computed(
+    written: Reference, each_session: Session[Any]
+) -> None:
     """Every position, in float32, to 1e-4: at once, cached, beside another sequence, after rolled back drafts."""
-    loaded = Loaded(QwenFamily(), written.checkpoint.config, written.checkpoint, each_session)
-    assert written.logits.std() > 0.1
-    for name, way in WAYS.items():
-        worst = np.abs(way(loaded, written.tokens) - written.logits).max()
-        assert worst < ATOL, name
+    written.check(QwenFamily(), each_session)
 
 
-def test_bfloat16_computes_about_the_same(written: Written) -> None:
+def test_bfloat16_computes_about_the_same(written: Reference) -> None:
     """Weights and rows in half the bytes; norms, positions, routing and recurrences stay in float32."""
     from tensorfold_backend_torch import TorchBackend
 
     session = TorchBackend().open(BackendSettings(device="cpu", dtype="bfloat16", threads=1))
-    model = Loaded(QwenFamily(), written.checkpoint.config, written.checkpoint, session)
-    for name in ("at once", "with wrong drafts"):
-        assert np.abs(WAYS[name](model, written.tokens) - written.logits).mean() < 0.25 * written.logits.std(), name
+    written.check_about(QwenFamily(), session)
     session.close()
 
 
@@ -193,7 +158,7 @@ def converted(checkpoint: FolderCheckpoint) -> ArrayTensors:
     return ArrayTensors(arrays | {f"language_model.{name}": np.stack(each) for name, each in stacks.items()})
 
 
-def test_a_checkpoint_that_mlx_converted_computes_the_same(written: Written, each_session: Session[Any]) -> None:
+def test_a_checkpoint_that_mlx_converted_computes_the_same(written: Reference, each_session: Session[Any]) -> None:
     """Its layout is known by the convolutions, and its norms are not added to again."""
     given: ModelConfig = written.checkpoint.config
     loaded = Loaded(QwenFamily(), given, converted(written.checkpoint), each_session)

@@ -6,10 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
 import pytest
 
-from tensorfold.checkpoint.folder import FolderCheckpoint
 from tensorfold.checkpoint.open import open_checkpoint
 from tensorfold.compute.declaring import declared_tensors
 from tensorfold.contracts.backend import BackendSettings, Session
@@ -18,7 +16,7 @@ from tensorfold.contracts.model_config import ModelConfig
 from tensorfold.testing.families import ModelFamilyContract, TinyCheckpoint
 from tensorfold.testing.random_tensors import RandomTensors
 from tensorfold.testing.reference import ReferenceBackend
-from tensorfold.testing.ways import WAYS, Loaded
+from tensorfold.testing.transformers_logits import drawn_tokens, write_reference
 from tensorfold_acme.granite.family import GraniteFamily
 
 CONFIG: dict[str, Any] = {
@@ -73,22 +71,9 @@ def test_logits_agree_with_transformers_however_they_are_computed(
     tmp_path: Path, changes: dict[str, Any], session: Session[Any]
 ) -> None:
     """At once, in chunks and one by one, beside another sequence, with wrong drafts that are taken back."""
-    import torch
     import transformers
 
-    torch.manual_seed(3)
     config = transformers.GraniteConfig(**{**CONFIG, **changes}, initializer_range=0.2)
-    model: Any = transformers.GraniteForCausalLM(config)
-    model.eval()
-    with torch.no_grad():
-        for name, each in model.state_dict().items():
-            if name.endswith(("norm.weight", ".bias")):
-                each.add_(torch.randn(each.shape) * 0.2)
-        tokens = tuple(torch.randint(3, 160, (70,)).tolist())
-        expected = model(torch.tensor([tokens])).logits[0].numpy()
-    model.save_pretrained(tmp_path)
-    opened = open_checkpoint(tmp_path, [GraniteFamily()])
-    assert isinstance(opened.checkpoint, FolderCheckpoint) and opened.claim.score == 100
-    loaded = Loaded(opened.family, opened.checkpoint.config, opened.checkpoint, session)
-    for name, way in WAYS.items():
-        assert np.abs(way(loaded, tokens) - expected).max() < 1e-4 * max(1.0, np.abs(expected).max()), name
+    reference = write_reference(lambda: transformers.GraniteForCausalLM(config), drawn_tokens(70), tmp_path)
+    assert open_checkpoint(tmp_path, [GraniteFamily()]).claim.score == 100
+    reference.check(GraniteFamily(), session)
