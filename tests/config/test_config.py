@@ -91,6 +91,14 @@ def test_lists_of_different_sources_that_must_add_up_are_settings_of_their_own()
     assert (table["api_key"], table["environment"]) == (("z",), ("x", "y"))
 
 
+@pytest.mark.parametrize("text", [",", " , ,", ",\n"])
+def test_a_list_of_nothing_but_commas_is_refused(text: str) -> None:
+    """A server whose keys got lost on the way would be open to everybody; an empty variable is as good as none."""
+    with pytest.raises(ConfigError, match="TENSORFOLD_API_KEY is not shown, and must be a list of texts"):
+        load(None, {"TENSORFOLD_API_KEY": text}, {})
+    assert load(None, {"TENSORFOLD_API_KEY": ""}, {}) is not None
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -4,18 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 
 import structlog
 
 from tensorfold.engine.watchdog import Watchdog, stacks
-
-
-def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.002)
+from tensorfold.testing.waiting import until
 
 
 def test_a_trouble_is_told_once_with_every_threads_stack_and_its_end_as_well() -> None:

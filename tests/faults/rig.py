@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +19,7 @@ from tensorfold.testing.scripted import Script
 from tensorfold.testing.serving import served
 from tensorfold.testing.toy_engine import toy_engine
 from tensorfold.testing.toy_tokenizer import ToyTokenizer
+from tensorfold.testing.waiting import until
 from tensorfold_dialect_anthropic import anthropic_dialect
 from tensorfold_dialect_ollama import ollama_dialect
 from tensorfold_dialect_openai import openai_dialect
@@ -76,16 +76,9 @@ class Rig:
         answer = self.client.get("/health")
         return answer.status_code, answer.json()
 
-    def until(self, claim: Callable[[], bool]) -> None:
-        """Wait for something that the server does."""
-        end = time.monotonic() + 30
-        while not claim():
-            assert time.monotonic() < end, "the server never came to it"
-            time.sleep(0.005)
-
     def idle(self) -> None:
         """Wait until nothing runs, and hold that nothing of a request is left."""
-        self.until(lambda: self.engine.status().running + self.engine.status().waiting == 0)
+        until(lambda: self.engine.status().running + self.engine.status().waiting == 0)
         health = self.engine.status()
         assert health.healthy
         assert health.details["streams"] == {"decoding": 0, "prefilling": 0, "maximum": 4}

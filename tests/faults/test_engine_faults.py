@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tensorfold.testing.waiting import until
 from tensorfold.engine.settings import EngineSettings
 from tensorfold.errors import BackendError
 from tensorfold.testing.scripted import Script, Stall, raises
@@ -62,7 +63,7 @@ def test_a_fault_of_the_model_costs_one_request(name: str, stream: bool, fault: 
     scripts = [script(ask, "boom", **FAULTS[fault]), script(other, "steady", at={2: stall}), script(ask, "next")]
     with rig(scripts) as server:
         steady = Beside(server, other, "steady")
-        server.until(stall.entered.is_set)
+        until(stall.entered.is_set)
         boom = Beside(server, ask, "boom") if stream else None
         if boom is None:
             # The step that waits has to go on for this one to begin.
@@ -70,7 +71,7 @@ def test_a_fault_of_the_model_costs_one_request(name: str, stream: bool, fault: 
             answer = ask.post(server.client, "boom", stream=False)
             assert answer.status_code == 500
         else:
-            server.until(lambda: server.engine.status().running + server.engine.status().waiting == 2)
+            until(lambda: server.engine.status().running + server.engine.status().waiting == 2)
             stall.release.set()
             boom.join(60)
             assert boom.answer is not None
@@ -91,14 +92,14 @@ def test_a_step_that_does_not_return_is_told_by_health_until_it_does() -> None:
     settings = EngineSettings(round_limit=0.01)
     with rig([script(ask, "slow", at={2: stall}), script(ask, "next")], settings=settings) as server:
         slow = Beside(server, ask, "slow")
-        server.until(stall.entered.is_set)
-        server.until(lambda: server.health()[0] == 503)
+        until(stall.entered.is_set)
+        until(lambda: server.health()[0] == 503)
         _, health = server.health()
         assert health["status"] == "unhealthy"
         assert "a round of replies has been running" in health["problem"]
         stall.release.set()
         assert slow.text() == REPLY.decode()
-        server.until(lambda: server.health()[0] == 200)
+        until(lambda: server.health()[0] == 200)
         assert text_of(ask.post(server.client, "next", stream=False)) == REPLY.decode()
 
 

@@ -18,6 +18,7 @@ from tensorfold.http import HttpSettings, ServerSettings
 from tensorfold.http.protocol import bounded_protocol
 from tensorfold.ir import Finished, Queued, Request, Started, Stopped, TextDelta, Timings, Usage
 from tensorfold.testing.scripted_engine import ScriptItem
+from tensorfold.testing.waiting import until
 
 Rig = Callable[..., Any]
 Connect = Callable[..., socket.socket]
@@ -28,14 +29,6 @@ def send(connection: socket.socket, body: dict[str, Any], path: str = "/v1/chat/
     connection.sendall(
         b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (path.encode(), len(content)) + content
     )
-
-
-def until(condition: Callable[[], bool]) -> bool:
-    """Whether it comes true while we wait."""
-    give_up = time.monotonic() + 20
-    while not condition() and time.monotonic() < give_up:
-        time.sleep(0.005)
-    return condition()
 
 
 def long_reply(request: Request) -> Iterator[ScriptItem]:
@@ -64,13 +57,13 @@ def test_a_hang_up_cancels_the_request(
     with made.serve() as client:
         connection = connect(client)
         send(connection, {**chat, "stream": stream})
-        assert until(lambda: len(made.engine.requests) == 1)
+        until(lambda: len(made.engine.requests) == 1)
         if stream:
             assert connection.recv(4096).startswith(b"HTTP/1.1 200 ")
         connection.close()
-        assert until(lambda: made.engine.cancelled == [made.engine.requests[0].id])
-        assert until(lambda: made.engine.status().running == 0)
-        assert until(lambda: made.app.active == 0)
+        until(lambda: made.engine.cancelled == [made.engine.requests[0].id])
+        until(lambda: made.engine.status().running == 0)
+        until(lambda: made.app.active == 0)
 
 
 def test_a_hang_up_cancels_every_request_of_a_body(rig: Rig, connect: Connect) -> None:
@@ -78,9 +71,9 @@ def test_a_hang_up_cancels_every_request_of_a_body(rig: Rig, connect: Connect) -
     with made.serve() as client:
         connection = connect(client)
         send(connection, {"prompt": ["a", "b", "c"], "stream": True}, "/v1/completions")
-        assert until(lambda: len(made.engine.requests) == 3)
+        until(lambda: len(made.engine.requests) == 3)
         connection.close()
-        assert until(lambda: len(made.engine.cancelled) == 3)
+        until(lambda: len(made.engine.cancelled) == 3)
 
 
 def test_a_hang_up_while_the_request_is_submitted_cancels_it(rig: Rig, connect: Connect, chat: dict[str, Any]) -> None:
@@ -92,9 +85,9 @@ def test_a_hang_up_while_the_request_is_submitted_cancels_it(rig: Rig, connect: 
     with made.serve() as client:
         connection = connect(client)
         send(connection, chat)
-        assert until(lambda: len(made.engine.requests) == 1)
+        until(lambda: len(made.engine.requests) == 1)
         connection.close()
-        assert until(lambda: len(made.engine.cancelled) == 1)
+        until(lambda: len(made.engine.cancelled) == 1)
 
 
 @pytest.mark.requirement("T-157")
@@ -118,7 +111,7 @@ def test_twenty_streams_dropped_at_random_moments_leave_nothing_behind(
             connection.close()
         answer = client.post("/v1/chat/completions", json={**chat, "max_tokens": 8})
         assert answer.json()["choices"][0]["message"]["content"] == "fine"
-        assert until(lambda: made.app.active == 0)
+        until(lambda: made.app.active == 0)
         assert client.get("/health").json()["busy"] is False
 
 
@@ -130,10 +123,10 @@ def test_gauges_fall_back_when_all_clients_leave(rig: Rig, connect: Connect, cha
         connections = [connect(client) for _ in range(12)]
         for connection in connections:
             send(connection, {**chat, "stream": True})
-        assert until(lambda: "tensorfold:requests_running 12.0" in client.get("/metrics").text)
+        until(lambda: "tensorfold:requests_running 12.0" in client.get("/metrics").text)
         for connection in connections:
             connection.close()
-        assert until(lambda: "tensorfold:requests_running 0.0" in client.get("/metrics").text)
+        until(lambda: "tensorfold:requests_running 0.0" in client.get("/metrics").text)
         assert "tensorfold:requests_waiting 0.0" in client.get("/metrics").text
 
 
@@ -160,7 +153,7 @@ def test_a_slow_reader_gets_every_piece_and_others_are_not_held_up(
         slow = connect(client, receive_buffer=32768)
         send(slow, {**chat, "stream": True})
         # The engine is not held up either.
-        assert until(lambda: len(made.engine.requests) == 1 and made.engine.status().running == 0)
+        until(lambda: len(made.engine.requests) == 1 and made.engine.status().running == 0)
         assert client.get("/health").status_code == 200
         received = b""
         while b"[DONE]" not in received[-100:]:
@@ -181,7 +174,7 @@ def test_a_stalled_reader_is_given_up_when_too_much_waits(rig: Rig, connect: Con
     with made.serve() as client:
         stalled = connect(client, receive_buffer=32768)
         send(stalled, {**chat, "stream": True})
-        assert until(lambda: len(made.engine.cancelled) == 1)
+        until(lambda: len(made.engine.cancelled) == 1)
         received = b""
         while piece := stalled.recv(65536):
             received += piece
@@ -206,8 +199,8 @@ def test_a_client_that_reads_nothing_is_cut_and_its_request_ends(
     with made.serve(write_seconds=0.3) as client:
         silent = connect(client, receive_buffer=4096)
         send(silent, {**chat, "stream": True})
-        assert until(lambda: made.app.active == 1)
-        assert until(lambda: made.app.active == 0)
+        until(lambda: made.app.active == 1)
+        until(lambda: made.app.active == 0)
         assert client.get("/health").status_code == 200
 
 
@@ -228,8 +221,8 @@ def test_a_client_that_stops_reading_is_cut_off_and_its_request_ends(
         send(reading, {**chat, "stream": True, "model": "slow"})
         stalled = connect(client, receive_buffer=32768)
         send(stalled, {**chat, "stream": True})
-        assert until(lambda: len(made.engine.cancelled) == 1)
-        assert until(lambda: made.app.active == 1)
+        until(lambda: len(made.engine.cancelled) == 1)
+        until(lambda: made.app.active == 1)
         assert made.engine.status().running == 1
         assert reading.recv(65536)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -17,6 +16,7 @@ from tensorfold.ir import Queued, Request
 from tensorfold.testing.asgi import ask
 from tensorfold.testing.dialects import reply_events
 from tensorfold.testing.scripted_engine import ScriptItem
+from tensorfold.testing.waiting import until
 
 Rig = Callable[..., Any]
 
@@ -33,14 +33,6 @@ class Notes:
 
     def ended(self, request: Request, endpoint: str, outcome: Outcome) -> None:
         self.outcomes.append(outcome)
-
-
-def until(condition: Callable[[], bool]) -> bool:
-    """Whether it comes true while we wait."""
-    give_up = time.monotonic() + 20
-    while not condition() and time.monotonic() < give_up:
-        time.sleep(0.005)
-    return condition()
 
 
 @pytest.mark.requirement("T-039")
@@ -119,8 +111,8 @@ def test_a_client_that_leaves_while_prompts_wait_for_a_turn_leaves_nothing_behin
         connection = connect(client)
         data = json.dumps({"prompt": ["a"] * 40}).encode()
         connection.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(data) + data)
-        assert until(lambda: len(made.engine.requests) == AT_ONCE)
+        until(lambda: len(made.engine.requests) == AT_ONCE)
         connection.close()
-        assert until(lambda: made.app.active == 0)
+        until(lambda: made.app.active == 0)
         assert len(made.engine.requests) == len(made.engine.cancelled) == len(notes.outcomes) == AT_ONCE
         assert client.get("/health").json()["busy"] is False

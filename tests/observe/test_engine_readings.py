@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,6 +21,7 @@ from tensorfold.testing.dialects import MODEL
 from tensorfold.testing.scripted import Script, Stall
 from tensorfold.testing.serving import served
 from tensorfold.testing.toy_engine import toy_engine
+from tensorfold.testing.waiting import until
 from tensorfold_dialect_llamacpp import llamacpp_dialect
 from tensorfold_dialect_openai import openai_dialect
 
@@ -48,14 +48,6 @@ def readings(client: httpx.Client) -> dict[str, float]:
         for family in families
         for sample in family.samples
     }
-
-
-def until(claim: Callable[[], bool]) -> None:
-    """Wait for something that the server does; a claim that never holds is a failed test."""
-    give_up = time.monotonic() + 20
-    while not claim():
-        assert time.monotonic() < give_up, "the server never came to it"
-        time.sleep(0.005)
 
 
 def send(client: httpx.Client, **body: Any) -> socket.socket:

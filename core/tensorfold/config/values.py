@@ -59,7 +59,7 @@ def from_text(setting: Setting, text: str, origin: str) -> SettingValue:
             case "auto":
                 return text if text == "auto" else int(text)
             case "strs":
-                return tuple(part for each in text.split(",") if (part := each.strip()))
+                return _parts(text)
     except (KeyError, ValueError):
         raise _refusal(setting, text, origin) from None
 
@@ -87,6 +87,14 @@ def from_toml(setting: Setting, raw: object, origin: str, folder: Path) -> Setti
             return tuple(cast("list[str]", raw))
         case _:
             raise _refusal(setting, raw, origin)
+
+
+def _parts(text: str) -> tuple[str, ...]:
+    """What lies between commas. Text that is nothing but commas is a mistake: a server would be open without its keys."""
+    parts = tuple(part for each in text.split(",") if (part := each.strip()))
+    if text.strip() and not parts:
+        raise ValueError
+    return parts
 
 
 def _finite(value: float) -> float:
