@@ -9,11 +9,11 @@ from typing import Any
 import httpx
 import pytest
 
-from tensorfold.testing.waiting import until
 from tensorfold.engine.settings import EngineSettings
 from tensorfold.errors import BackendError
 from tensorfold.testing.scripted import Script, Stall, raises
 from tensorfold.testing.toy_tokenizer import ToyTokenizer
+from tensorfold.testing.waiting import until
 
 from .rig import ASKS, REPLY, Ask, Rig, error_of, rig, script, text_of
 
