@@ -164,7 +164,10 @@ class _Reader:
         if self.took("?"):
             if self.took("=") or self.took("!") or self.took("<=") or self.took("<!"):
                 raise PatternRefused("it looks ahead or behind, which cannot be enforced")
-            if self.took("<"):
+            if self.took("P="):
+                raise PatternRefused("it refers back to a group, which cannot be enforced")
+            # Python spells the name of a group with a P.
+            if self.took("P<") or self.took("<"):
                 while self.take() != ">":
                     pass
             elif not self.took(":"):
