@@ -251,4 +251,5 @@ def _chat_goes_on(url: str, given: str) -> bool:
     history += [first["choices"][0]["message"], {"role": "user", "content": "What shall I do?"}]
     (second,) = told(url, "/v1/chat/completions", {"messages": history, **limits})
     cached: int = second["usage"]["prompt_tokens_details"]["cached_tokens"]
-    return cached >= first["usage"]["prompt_tokens"]
+    prompt: int = first["usage"]["prompt_tokens"]
+    return cached >= prompt
