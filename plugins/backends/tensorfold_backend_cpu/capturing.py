@@ -20,12 +20,10 @@ from tensorfold_backend_cpu.machine import Machine
 from tensorfold_backend_cpu.ops import CpuOps
 from tensorfold_backend_cpu.rows import Rows
 from tensorfold_backend_cpu.state import CpuStore
-from tensorfold_backend_cpu.taping import Tape, record
+from tensorfold_backend_cpu.taping import MOST_ROWS, Tape, record
 
 __all__ = ["CapturedDecoder"]
 
-_ROWS: Final = 64
-"""Rows of a step that is recorded at most: of larger ones, Python is a small part."""
 _TAPES: Final = 128
 """Of one function at most."""
 _TRIES: Final = 4
@@ -95,7 +93,7 @@ class CapturedDecoder:
 
     def forward(self, ops: Ops[Rows], step: Step[Rows]) -> Rows:
         """The decoder's rows."""
-        if step.kind != "rows" or step.rows > _ROWS or not self._forwards.worthwhile or not isinstance(ops, CpuOps):
+        if step.kind != "rows" or step.rows > MOST_ROWS or not self._forwards.worthwhile or not isinstance(ops, CpuOps):
             return self._decoder.forward(ops, step)
         inputs = _inputs(step)
         key = _key(inputs)
@@ -115,7 +113,7 @@ class CapturedDecoder:
 
     def logits(self, ops: Ops[Rows], hidden: Rows) -> Rows:
         """The decoder's logits."""
-        if hidden.shape[0] > _ROWS or not self._logits.worthwhile or not isinstance(ops, CpuOps):
+        if hidden.shape[0] > MOST_ROWS or not self._logits.worthwhile or not isinstance(ops, CpuOps):
             return self._decoder.logits(ops, hidden)
         key = _key([hidden])
         taped = self._logits.find(ops.store, key)

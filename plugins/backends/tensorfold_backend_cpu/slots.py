@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,11 +24,9 @@ from tensorfold_backend_cpu.kernels.recurrent import RUN_WORDS
 from tensorfold_backend_cpu.machine import Machine
 from tensorfold_backend_cpu.memory import Memory
 from tensorfold_backend_cpu.rows import Rows
+from tensorfold_backend_cpu.taping import MOST_ROWS
 
-__all__ = ["LASTING", "Replay", "SlotCell", "Span", "lasting"]
-
-LASTING: Final = 64
-"""Rows of a Step at most whose inputs lie in memory of the state's own, where a tape finds it again."""
+__all__ = ["Replay", "SlotCell", "Span", "lasting"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +56,7 @@ def lasting(step: Step[Rows]) -> bool:
 
     Those of a single row are never needed again, and a Step of many rows is not taped.
     """
-    return 1 < step.rows <= LASTING
+    return 1 < step.rows <= MOST_ROWS
 
 
 class SlotCell(Cell):
@@ -113,7 +111,7 @@ class SlotCell(Cell):
         rows = step.rows
         if not lasting(step):
             return Rows.new(self._machine, (rows, *shape))
-        size = 4 * LASTING * math.prod(shape)
+        size = 4 * MOST_ROWS * math.prod(shape)
         known, memory = self._inputs.get(name, (0, None))
         if memory is None or known != size:
             memory = Memory(size)

@@ -19,7 +19,10 @@ from tensorfold_backend_cpu.machine import Lines, Machine
 from tensorfold_backend_cpu.memory import Buffer
 from tensorfold_backend_cpu.rows import Rows
 
-__all__ = ["Tape", "record"]
+__all__ = ["MOST_ROWS", "Tape", "record"]
+
+MOST_ROWS: Final = 64
+"""Of a step that is recorded: of a larger one, Python is a small part."""
 
 _LEAST_ADDRESS: Final = 1 << 32
 """No count and no stride of a call is so large, and no float's bits are so small, that it is taken for an address."""
