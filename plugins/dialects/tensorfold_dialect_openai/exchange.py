@@ -28,14 +28,15 @@ class CompletionExchange(ABC):
         self.requests = requests
         self.stream = bool(wanted.stream)
         self.options = wanted.stream_options or StreamOptions()
-        self._bound_by = grammar_field(wanted)
+        self._wanted = wanted
         self.logprobs = requests[0].logprobs is not None
         self._context = context
 
     @property
     def names(self) -> Mapping[str, str]:
         """The field that binds the reply's form has six names."""
-        return {} if self._bound_by is None else {"response_format": self._bound_by}
+        field = grammar_field(self._wanted)
+        return {} if field is None else {"response_format": field}
 
     def head(self, object: str) -> Head:
         """What every body begins with."""

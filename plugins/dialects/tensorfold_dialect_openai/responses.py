@@ -128,11 +128,16 @@ class ResponsesExchange:
 
     def __init__(self, request: Request, wanted: ResponsesBody, response: ResponseBody, keeper: _Keeper) -> None:
         self.requests = (request,)
-        self.names: Mapping[str, str] = field_names(wanted)
         self.stream = bool(wanted.stream)
+        self._wanted = wanted
         self._options = wanted.stream_options or StreamOptions()
         self._response = response
         self._keeper = keeper
+
+    @property
+    def names(self) -> Mapping[str, str]:
+        """For errors alone, so it is read when there is one."""
+        return field_names(self._wanted)
 
     def answer(self, answer: Answer) -> bytes:
         """A `response`."""
@@ -167,15 +172,20 @@ class InputTokensCodec(OpenAIErrors):
     def decode(self, body: bytes, context: DecodeContext) -> Inquiry:
         """A turn to count."""
         wanted, request, _ = self._reader.read(body, context)
-        return CountInquiry(request, field_names(wanted))
+        return CountInquiry(request, wanted)
 
 
 class CountInquiry:
     """One turn."""
 
-    def __init__(self, request: Request, names: Mapping[str, str]) -> None:
-        self.names = names
+    def __init__(self, request: Request, wanted: ResponsesBody) -> None:
         self._request = request
+        self._wanted = wanted
+
+    @property
+    def names(self) -> Mapping[str, str]:
+        """As of a turn that is answered."""
+        return field_names(self._wanted)
 
     async def answer(self, services: Services) -> bytes:
         """`{"object": "response.input_tokens", "input_tokens": n}`."""
