@@ -190,5 +190,5 @@ class RecurringOps(MixingOps):
             eps=_EPS / width,
             **Forms(Place(out.address, 4 * width)).words(),
         )
-        self.machine.call(call, flat.owner, out.owner)
+        self.machine.call(call, flat.owner, out.owner, factor)
         return out

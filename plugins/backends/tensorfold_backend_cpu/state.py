@@ -123,6 +123,9 @@ class CpuStore:
         self._cells = {
             name: SlotCell(machine, spec, slots) for name, spec in states.items() if isinstance(spec, Conv | Recurrent)
         }
+        self._by_group: dict[Group, dict[str, SlotCell]] = {"main": {}, "draft": {}}
+        for name, cell in self._cells.items():
+            self._by_group[cell.spec.group][name] = cell
         others = {name: spec for name, spec in states.items() if not isinstance(spec, KV | Conv | Recurrent)}
         self.composed: ComposedStore[NDArray[Any]] = ComposedStore(primitives, others, pages, slots)
         """States that composed operations use."""
@@ -163,33 +166,33 @@ class CpuStore:
     def commit(self, slot: int, group: Group, start: int, rows: int, length: int) -> None:
         """Of the `rows` open rows that began at `start`, keep the first `length - start`."""
         self.composed.commit(slot, group, start, rows, length)
-        for cell in self._cells_of(group).values():
+        for cell in self._by_group[group].values():
             cell.commit(slot, length - start)
 
     def reset(self, slot: int, group: Group) -> None:
         """The slot's fixed-size states become zeros; open rows are dropped."""
         self.composed.reset(slot, group)
-        for cell in self._cells_of(group).values():
+        for cell in self._by_group[group].values():
             cell.reset(slot)
 
     def save(self, slot: int, group: Group) -> Saved:
         """A copy of the slot's fixed-size states, with no rows open."""
         others = self.composed.save(slot, group)
-        own = {name: cell.read(slot) for name, cell in self._cells_of(group).items()}
+        own = {name: cell.read(slot) for name, cell in self._by_group[group].items()}
         return self._saved(own, others)
 
     def load(self, slot: int, group: Group, saved: Saved) -> None:
         """The slot's fixed-size states become those saved."""
         self.composed.load(slot, group, saved)
         states = cast("SavedStates[NDArray[Any]]", saved).states
-        for name, cell in self._cells_of(group).items():
+        for name, cell in self._by_group[group].items():
             cell.write(slot, states[name])
 
     def import_saved(self, group: Group, states: Mapping[str, NDArray[Any]]) -> Saved:
         """What `Saved.export` gave."""
         others = self.composed.import_saved(group, states)
         own: dict[str, NDArray[Any]] = {}
-        for name, cell in self._cells_of(group).items():
+        for name, cell in self._by_group[group].items():
             given = states.get(name)
             if given is None:
                 raise BackendError(f"a saved slot lacks the state {name}")
@@ -201,9 +204,6 @@ class CpuStore:
     def _saved(self, own: Mapping[str, NDArray[Any]], others: SavedStates[NDArray[Any]]) -> Saved:
         size = others.bytes + sum(each.nbytes for each in own.values())
         return SavedStates(self._primitives, {**others.states, **own}, size)
-
-    def _cells_of(self, group: Group) -> Mapping[str, SlotCell]:
-        return {name: cell for name, cell in self._cells.items() if cell.spec.group == group}
 
     def copy_page(self, table: TableKey, source: int, target: int) -> None:
         """Copy one page of every state of a table."""

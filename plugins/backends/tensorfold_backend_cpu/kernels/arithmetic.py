@@ -9,22 +9,19 @@ from tensorfold_backend_cpu.kernels.calls import Call, done_by, numbers
 from tensorfold_backend_cpu.kernels.compiling import kernel, real
 from tensorfold_backend_cpu.kernels.elementwise import RUN
 from tensorfold_backend_cpu.kernels.emitter import Vector
+from tensorfold_backend_cpu.kernels.lanes import put, some
 from tensorfold_backend_cpu.kernels.simd import (
     add,
     divide,
     exp,
     field,
     fma,
-    load,
-    load_first,
     load_float,
     maximum,
     minimum,
     multiply,
     real_field,
     splat,
-    store,
-    store_first,
     subtract,
     tanh,
 )
@@ -68,14 +65,9 @@ def combine(call: int, row: int, scratch: int) -> None:
     number = splat(load_float(b))
     for start in range(0, columns, 16):
         left = columns - start
-        if left >= 16:
-            x = load(a + 4 * start)
-            y = number if single else load(b + 4 * start)
-            store(out + 4 * start, multiply(x, y) if product else add(x, y))
-        else:
-            x = load_first(a + 4 * start, left)
-            y = number if single else load_first(b + 4 * start, left)
-            store_first(out + 4 * start, multiply(x, y) if product else add(x, y), left)
+        x = some(a + 4 * start, left)
+        y = number if single else some(b + 4 * start, left)
+        put(out + 4 * start, multiply(x, y) if product else add(x, y), left)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,13 +100,9 @@ def mix(call: int, item: int, scratch: int) -> None:
         left = columns - start
         total = splat(real(0.0))
         for part in range(parts):
-            place_of = x + 4 * (columns * part + start)
-            value = load(place_of) if left >= 16 else load_first(place_of, left)
+            value = some(x + 4 * (columns * part + start), left)
             total = fma(splat(load_float(weights + 4 * sums * part)), value, total)
-        if left >= 16:
-            store(out + 4 * start, total)
-        else:
-            store_first(out + 4 * start, total, left)
+        put(out + 4 * start, total, left)
 
 
 @kernel
@@ -167,7 +155,4 @@ def apply(call: int, item: int, scratch: int) -> None:
     last = min(field(call, _APPLY_COUNT), first + RUN)
     for start in range(first, last, 16):
         left = last - start
-        if left >= 16:
-            store(out + 4 * start, applied(load(x + 4 * start), function, parameter))
-        else:
-            store_first(out + 4 * start, applied(load_first(x + 4 * start, left), function, parameter), left)
+        put(out + 4 * start, applied(some(x + 4 * start, left), function, parameter), left)

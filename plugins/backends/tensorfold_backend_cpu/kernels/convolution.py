@@ -8,7 +8,8 @@ from typing import Final
 from tensorfold_backend_cpu.kernels.calls import Call, done_by, numbers
 from tensorfold_backend_cpu.kernels.compiling import kernel, real
 from tensorfold_backend_cpu.kernels.elementwise import activated
-from tensorfold_backend_cpu.kernels.recurrent import RUN_WORDS, put, some
+from tensorfold_backend_cpu.kernels.lanes import put, some
+from tensorfold_backend_cpu.kernels.recurrent import RUN_WORDS
 from tensorfold_backend_cpu.kernels.simd import field, fma, splat
 
 __all__ = ["CHANNELS", "ShortConv", "short_conv"]

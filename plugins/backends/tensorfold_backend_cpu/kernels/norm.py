@@ -9,6 +9,7 @@ import numpy as np
 from tensorfold_backend_cpu.kernels.calls import Call, done_by, numbers
 from tensorfold_backend_cpu.kernels.compiling import kernel, real
 from tensorfold_backend_cpu.kernels.elementwise import activated
+from tensorfold_backend_cpu.kernels.lanes import put, some
 from tensorfold_backend_cpu.kernels.quantized import quantize_columns
 from tensorfold_backend_cpu.kernels.simd import (
     field,
@@ -119,11 +120,8 @@ def gated(x: int, gate: int, columns: int, act: int, out: int) -> None:
     """x * act(gate). `out` may be `x`."""
     for start in range(0, columns, 16):
         left = columns - start
-        if left >= 16:
-            store(out + 4 * start, multiply(load(x + 4 * start), activated(load(gate + 4 * start), act)))
-        else:
-            opened = activated(load_first(gate + 4 * start, left), act)
-            store_first(out + 4 * start, multiply(load_first(x + 4 * start, left), opened), left)
+        opened = activated(some(gate + 4 * start, left), act)
+        put(out + 4 * start, multiply(some(x + 4 * start, left), opened), left)
 
 
 @done_by(GatedNorm)

@@ -12,23 +12,22 @@ from typing import Final
 from tensorfold_backend_cpu.kernels.calls import Call, done_by, numbers
 from tensorfold_backend_cpu.kernels.compiling import kernel, real
 from tensorfold_backend_cpu.kernels.emitter import Vector
+from tensorfold_backend_cpu.kernels.lanes import put, some
 from tensorfold_backend_cpu.kernels.simd import (
     add,
     field,
     fma,
     load,
-    load_first,
     load_float,
     multiply,
     splat,
     store,
-    store_first,
     store_float,
     subtract,
     sum_lanes,
 )
 
-__all__ = ["RUN_WORDS", "GatedDelta", "StateSpace", "put", "some"]
+__all__ = ["RUN_WORDS", "GatedDelta", "StateSpace"]
 
 RUN_WORDS: Final = 4
 """Of a sequence: its first row, its rows, and the addresses of its state before and after."""
@@ -60,21 +59,6 @@ class GatedDelta(Call):
 
 
 (_RUNS, _HEADS, _SHARED, _K_WIDTH, _V_WIDTH, _FADES, _Q, _K, _V, _FADE, _BETA, _OUT) = numbers(GatedDelta)
-
-
-@kernel
-def some(address: int, count: int) -> object:
-    """Sixteen floats, or the first `count` and zeros."""
-    return load(address) if count >= 16 else load_first(address, count)
-
-
-@kernel
-def put(address: int, vector: object, count: int) -> None:
-    """The first `count` of sixteen floats."""
-    if count >= 16:
-        store(address, vector)
-    else:
-        store_first(address, vector, count)
 
 
 @kernel
