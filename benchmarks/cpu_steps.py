@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from tensorfold.checkpoint.open import open_checkpoint
+from tensorfold.compute.loading import load_decoder
 from tensorfold.compute.memory import plan_memory
 from tensorfold.compute.runner import Runner
-from tensorfold.compute.weights import load_decoder
 from tensorfold.contracts.backend import BackendSettings
 from tensorfold.contracts.step import Segment
 from tensorfold.observe import configure_logs

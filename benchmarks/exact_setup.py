@@ -24,9 +24,9 @@ from typing import Any
 from tensorfold.chat.prompt import PromptBuilder
 from tensorfold.checkpoint.open import OpenCheckpoint, open_checkpoint
 from tensorfold.compute.host import quiet_threads
+from tensorfold.compute.loading import load_decoder
 from tensorfold.compute.memory import plan_memory
 from tensorfold.compute.runner import Runner
-from tensorfold.compute.weights import load_decoder
 from tensorfold.contracts.backend import BackendSettings, Session
 from tensorfold.contracts.family import Decoder
 from tensorfold.engine.copies import CopyDrafting

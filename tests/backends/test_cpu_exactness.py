@@ -11,9 +11,9 @@ import pytest
 from numpy.typing import NDArray
 
 from tensorfold.compute.declaring import declared_tensors
+from tensorfold.compute.loading import load_decoder
 from tensorfold.compute.memory import plan_memory
 from tensorfold.compute.runner import Runner
-from tensorfold.compute.weights import load_decoder
 from tensorfold.contracts.backend import BackendSettings
 from tensorfold.contracts.model_config import ModelConfig
 from tensorfold.contracts.step import Kind, Segment

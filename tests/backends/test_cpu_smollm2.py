@@ -12,9 +12,9 @@ import pytest
 from numpy.typing import NDArray
 
 from tensorfold.checkpoint.open import open_checkpoint
+from tensorfold.compute.loading import load_decoder
 from tensorfold.compute.memory import plan_memory
 from tensorfold.compute.runner import Runner
-from tensorfold.compute.weights import load_decoder
 from tensorfold.contracts.backend import BackendSettings, Session
 from tensorfold.contracts.step import Segment
 from tensorfold.testing.reference import ReferenceBackend

@@ -35,7 +35,7 @@ LOAD = """
 import gc, importlib, resource, sys
 from pathlib import Path
 from tensorfold.checkpoint.open import open_checkpoint
-from tensorfold.compute.weights import load_decoder
+from tensorfold.compute.loading import load_decoder
 from tensorfold.contracts.backend import BackendSettings
 from tensorfold_model_llama.family import LlamaFamily
 

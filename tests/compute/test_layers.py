@@ -20,9 +20,10 @@ from tensorfold.compute.layers import (
     gated_mlp,
     rms_norm,
 )
+from tensorfold.compute.loading import load_decoder
 from tensorfold.compute.packing import ComposedPacker
 from tensorfold.compute.runner import Runner
-from tensorfold.compute.weights import CheckpointWeights, load_decoder
+from tensorfold.compute.weights import CheckpointWeights
 from tensorfold.contracts.arrays import A
 from tensorfold.contracts.backend import BackendSettings
 from tensorfold.contracts.family import Geometry

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tensorfold.compute.weights import CheckpointWeights, check_weights, load_decoder
+from tensorfold.compute.loading import check_weights, load_decoder
+from tensorfold.compute.weights import CheckpointWeights
 from tensorfold.contracts.handles import Activation, ConvWeight, Embedding, Experts, LatentUp, Linear
 from tensorfold.contracts.model_config import ModelConfig
 from tensorfold.contracts.tensors import Affine, Dense, Tensor, TensorInfo

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from tensorfold.chat.plain import PlainFormat
+from tensorfold.compute.loading import load_decoder
 from tensorfold.compute.memory import plan_memory
 from tensorfold.compute.runner import Runner
-from tensorfold.compute.weights import load_decoder
 from tensorfold.contracts.backend import BackendSettings, Session
 from tensorfold.contracts.family import Decoder, Geometry, ModelFamily
 from tensorfold.contracts.model_config import ModelConfig

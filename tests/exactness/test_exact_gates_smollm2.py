@@ -15,9 +15,9 @@ import pytest
 
 from tensorfold.chat.formats import QwenFormat
 from tensorfold.checkpoint.open import open_checkpoint
+from tensorfold.compute.loading import load_decoder
 from tensorfold.compute.memory import plan_memory
 from tensorfold.compute.runner import Runner
-from tensorfold.compute.weights import load_decoder
 from tensorfold.contracts.backend import BackendSettings, Session
 from tensorfold.contracts.chat import Tokenizer
 from tensorfold.contracts.engine import PreparedPrompt

@@ -18,9 +18,9 @@ import pytest
 
 from tensorfold.chat.prompt import PromptBuilder
 from tensorfold.checkpoint.open import open_checkpoint
+from tensorfold.compute.loading import load_decoder
 from tensorfold.compute.memory import plan_memory
 from tensorfold.compute.runner import Runner
-from tensorfold.compute.weights import load_decoder
 from tensorfold.contracts.backend import BackendSettings, Session
 from tensorfold.contracts.chat import ChatFormat, Tokenizer
 from tensorfold.contracts.family import Decoder, Geometry

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tensorfold.compute.weights import check_weights
+from tensorfold.compute.loading import check_weights
 from tensorfold.contracts.backend import Session
 from tensorfold.contracts.family import ModelFamily
 from tensorfold.contracts.model_config import ModelConfig

@@ -18,7 +18,8 @@ from tensorfold.checkpoint.base import Checkpoint
 from tensorfold.checkpoint.drafters import OpenDrafter, find_drafter, open_drafter
 from tensorfold.checkpoint.folder import FolderCheckpoint
 from tensorfold.checkpoint.open import OpenCheckpoint, open_checkpoint
-from tensorfold.compute.weights import TensorSource, check_drafter
+from tensorfold.compute.loading import check_drafter
+from tensorfold.compute.weights import TensorSource
 from tensorfold.contracts.backend import Session
 from tensorfold.contracts.model_config import ModelConfig
 from tensorfold.errors import CheckpointDamaged, CheckpointUnsupported, WeightsMismatch

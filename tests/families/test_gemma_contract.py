@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from tensorfold.compute.weights import load_decoder
+from tensorfold.compute.loading import load_decoder
 from tensorfold.contracts.backend import Session
 from tensorfold.contracts.family import ModelFamily
 from tensorfold.contracts.model_config import ModelConfig

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from tensorfold.checkpoint.open import OpenCheckpoint, open_checkpoint
-from tensorfold.compute.weights import check_weights
+from tensorfold.compute.loading import check_weights
 from tensorfold.contracts.backend import BackendSettings, Session
 from tensorfold.contracts.family import ModelFamily
 from tensorfold.contracts.model_config import ModelConfig

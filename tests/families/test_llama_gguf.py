@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from tensorfold.checkpoint.open import open_checkpoint
 from tensorfold.compute.layers.rope import rope_of
+from tensorfold.compute.loading import load_decoder
 from tensorfold.compute.memory import plan_memory
 from tensorfold.compute.runner import Runner
-from tensorfold.compute.weights import TensorSource, load_decoder
+from tensorfold.compute.weights import TensorSource
 from tensorfold.contracts.backend import BackendSettings, Session
 from tensorfold.contracts.model_config import ModelConfig
 from tensorfold.contracts.step import Segment

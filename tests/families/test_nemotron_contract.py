@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tensorfold.compute.loading import load_decoder
 from tensorfold.compute.runner import HiddenRows
-from tensorfold.compute.weights import TensorSource, load_decoder
+from tensorfold.compute.weights import TensorSource
 from tensorfold.contracts.backend import Session
 from tensorfold.contracts.family import ModelFamily
 from tensorfold.contracts.model_config import ModelConfig

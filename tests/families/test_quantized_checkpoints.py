@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tensorfold.checkpoint.open import open_checkpoint
 from tensorfold.checkpoint.safetensors import SafetensorsFile
-from tensorfold.compute.weights import check_weights
+from tensorfold.compute.loading import check_weights
 from tensorfold.contracts.backend import BackendSettings, Session
 from tensorfold.contracts.family import ModelFamily
 from tensorfold.errors import WeightsMismatch

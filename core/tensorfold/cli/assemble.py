@@ -19,10 +19,10 @@ from tensorfold.cli.chat_defaults import chat_defaults
 from tensorfold.cli.finding import find_model, model_name, stored_bytes
 from tensorfold.cli.served import served
 from tensorfold.compute.declaring import count_parameters
+from tensorfold.compute.loading import check_weights, load_decoder, load_drafter
 from tensorfold.compute.memory import MemoryPlan, plan_memory
 from tensorfold.compute.runner import Runner
 from tensorfold.compute.stored_weights import StoredWeights
-from tensorfold.compute.weights import check_weights, load_decoder, load_drafter
 from tensorfold.config import ServeConfig
 from tensorfold.contracts.backend import Backend, BackendSettings, KeepsCodes, Session
 from tensorfold.contracts.chat import Tokenizer

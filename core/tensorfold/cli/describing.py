@@ -12,9 +12,9 @@ from tensorfold.checkpoint.open import OpenCheckpoint
 from tensorfold.cli.describing_drafter import DrafterDescription, describe_drafter
 from tensorfold.cli.describing_files import ITEMSIZES, Files, dtype_of, files_of
 from tensorfold.compute.declaring import Parameters, count_parameters
+from tensorfold.compute.loading import check_weights
 from tensorfold.compute.nested import towers
 from tensorfold.compute.state_sizes import StateSizes
-from tensorfold.compute.weights import check_weights
 from tensorfold.contracts.family import Geometry
 from tensorfold.contracts.states import KV, Conv, IndexKeys, Latent, Recent, Recurrent, StateSpec
 

@@ -8,7 +8,7 @@ from functools import partial
 from tensorfold.checkpoint.drafters import OpenDrafter
 from tensorfold.cli.describing_files import ITEMSIZES, Files, dtype_of, files_of
 from tensorfold.compute.declaring import count_drafter_parameters
-from tensorfold.compute.weights import check_drafter
+from tensorfold.compute.loading import check_drafter
 
 __all__ = ["DrafterDescription", "describe_drafter"]
 

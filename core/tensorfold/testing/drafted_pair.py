@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorfold.chat.plain import PlainFormat
+from tensorfold.compute.loading import load_decoder, load_drafter
 from tensorfold.compute.memory import plan_memory
 from tensorfold.compute.runner import HiddenRows, Runner
-from tensorfold.compute.weights import TensorSource, load_decoder, load_drafter
+from tensorfold.compute.weights import TensorSource
 from tensorfold.contracts.backend import Session
 from tensorfold.contracts.family import CanPair, ModelFamily
 from tensorfold.contracts.model_config import ModelConfig

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tensorfold.compute.declared import sampling_defaults, stop_ids
 from tensorfold.compute.layers import Attention, Block, ResidualLayer, RmsNorm, attention, gated_mlp, rms_norm
-from tensorfold.compute.weights import load_decoder
+from tensorfold.compute.loading import load_decoder
 from tensorfold.contracts.arrays import A
 from tensorfold.contracts.chat import ChatFormat
 from tensorfold.contracts.family import Claim, Decoder, Geometry, GgufArchitecture

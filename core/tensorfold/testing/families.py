@@ -26,7 +26,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tensorfold.compute.declaring import count_parameters
-from tensorfold.compute.weights import check_weights, load_decoder
+from tensorfold.compute.loading import check_weights, load_decoder
 from tensorfold.contracts.backend import BackendSettings, Session
 from tensorfold.contracts.family import ModelFamily
 from tensorfold.contracts.model_config import ModelConfig

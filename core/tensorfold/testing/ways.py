@@ -10,9 +10,10 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorfold.compute.loading import load_decoder
 from tensorfold.compute.memory import plan_memory
 from tensorfold.compute.runner import HiddenRows, Output, Runner
-from tensorfold.compute.weights import TensorSource, load_decoder
+from tensorfold.compute.weights import TensorSource
 from tensorfold.contracts.backend import Session
 from tensorfold.contracts.family import Decoder, ModelFamily
 from tensorfold.contracts.model_config import ModelConfig
