@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from structlog.testing import capture_logs
 
 from tensorfold.chat.plain import PlainFormat
 from tensorfold.compute.loading import load_decoder, load_drafter
@@ -27,7 +28,7 @@ from tensorfold.testing.family_model import feed, slot_of
 from tensorfold.testing.toy_engine import answer_all, running
 from tensorfold.testing.toy_tokenizer import ToyPrompts, ToyTokenizer
 
-__all__ = ["DraftedPair", "drafted_requests", "told"]
+__all__ = ["DraftedPair", "without_layers"]
 
 
 class _Borrowed(Runner[Any]):
@@ -92,8 +93,34 @@ class DraftedPair:
 
         return asyncio.run(served())
 
+    def drafted(self, tokens: int) -> list[Answer]:
+        """Replies of so many tokens that were drafted, all together.
 
-def drafted_requests(vocabulary: int, *, draft: bool, tokens: int) -> list[Request]:
+        Raises:
+            AssertionError: they are not those of serial replies, one after the other, or the drafter failed on the way.
+        """
+        vocabulary = self.family.geometry(self.target).vocabulary
+        serial = self.answers(_requests(vocabulary, draft=False, tokens=tokens), together=False)
+        with capture_logs() as logs:
+            drafted = self.answers(_requests(vocabulary, draft=True, tokens=tokens), together=True)
+        assert _told(drafted) == _told(serial)
+        assert all(answer.usage.drafted_tokens == 0 for answer in serial)
+        # A head that fails is turned off, and that is told.
+        assert not [each for each in logs if each["log_level"] == "error"]
+        return drafted
+
+
+def without_layers(*models: dict[str, NDArray[np.float32]]) -> None:
+    """Let layers add nothing to what is embedded, so that the next token follows from the last one."""
+    for each in models:
+        for name in each:
+            if name.endswith(("o_proj.weight", "down_proj.weight")):
+                each[name] = np.zeros_like(each[name])
+            elif name.endswith("layer_scalar"):
+                each[name] = np.ones_like(each[name])
+
+
+def _requests(vocabulary: int, *, draft: bool, tokens: int) -> list[Request]:
     """Greedy and sampled ones, with prompts of unlike lengths, up to 47 tokens."""
     samplings = (Sampling(temperature=0.0), Sampling(temperature=1.0, seed=4), Sampling(temperature=0.8, top_p=0.9))
     return [
@@ -109,6 +136,6 @@ def drafted_requests(vocabulary: int, *, draft: bool, tokens: int) -> list[Reque
     ]
 
 
-def told(answers: Sequence[Answer]) -> list[Any]:
+def _told(answers: Sequence[Answer]) -> list[Any]:
     """What must not depend on drafts."""
     return [(answer.token_sha, answer.choices) for answer in answers]
