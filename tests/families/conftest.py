@@ -83,7 +83,7 @@ def _llama_tensors(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     }
     if not config.values.get("tie_word_embeddings"):
         shapes["lm_head.weight"] = (vocabulary, hidden)
-    for layer in range(config.positive("num_hidden_layers")):
+    for layer in range(config.layers()):
         attention, mlp = f"model.layers.{layer}.self_attn", f"model.layers.{layer}.mlp"
         for name, rows in {"q": heads * head_dim, "k": kv_heads * head_dim, "v": kv_heads * head_dim}.items():
             shapes[f"{attention}.{name}_proj.weight"] = (rows, hidden)

@@ -43,6 +43,7 @@ EVERYWHERE: dict[str, dict[str, Any]] = {
     "use_parallel_residual": {"use_parallel_residual": True},
     "norm_type": {"norm_type": "layernorm"},
     "scoring_func": {"scoring_func": ODD},
+    "num_hidden_layers": {"num_hidden_layers": 3_000_000_000},
     "layer": {"layer_types": [ODD] * 3, "layers_block_type": [ODD] * 6},
 }
 """What every model must refuse; the key names what the message must."""

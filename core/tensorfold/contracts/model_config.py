@@ -16,6 +16,8 @@ T = TypeVar("T", bool, int, float, str)
 _NAMES = {bool: "a boolean", int: "an integer", float: "a number", str: "a text"}
 _LARGEST = 1 << 48
 """Of integers: far beyond any model, and within what shapes are computed in."""
+_MOST_LAYERS = 10_000
+"""A hundred times what the deepest models have."""
 
 
 class _Missing:
@@ -79,6 +81,15 @@ class ModelConfig:
         value = self.get(int, key) if default is None else self.get(int, key, default)
         if value < 1:
             raise CheckpointUnsupported(f"{self.where}: {self.path}{key} is {value}, and must be at least 1")
+        return value
+
+    def layers(self) -> int:
+        """How many there are. Each is built, so that a number which no model has would never end."""
+        value = self.positive("num_hidden_layers")
+        if value > _MOST_LAYERS:
+            raise CheckpointUnsupported(
+                f"{self.where}: {self.path}num_hidden_layers is {value}, and must be at most {_MOST_LAYERS}"
+            )
         return value
 
     def require(self, key: str, *allowed: str | bool | int | None) -> None:

@@ -144,7 +144,7 @@ def flash_next_config(config: ModelConfig) -> FlashNextConfig:
 
 
 def _linear(text: ModelConfig) -> tuple[bool, ...]:
-    layers = text.positive("num_hidden_layers")
+    layers = text.layers()
     value: Any = text.values.get("layer_types")
     if value is None:
         interval = text.positive("full_attention_interval", 4)

@@ -63,7 +63,7 @@ def gemma3_config(config: ModelConfig) -> GemmaConfig:
     heads, kv_heads = text.positive("num_attention_heads", 8), text.positive("num_key_value_heads", 4)
     head_dim = text.positive("head_dim", 256)
     check_heads(text, heads, kv_heads, head_dim)
-    hidden, layers = text.positive("hidden_size"), text.positive("num_hidden_layers")
+    hidden, layers = text.positive("hidden_size"), text.layers()
     longest, width = text.positive("max_position_embeddings", 131072), text.positive("intermediate_size")
     types = layer_types(text, layers) or _by_pattern(text, layers)
     ropes = {type: _rope(text, type, head_dim, longest) for type in (SLIDING, FULL)}

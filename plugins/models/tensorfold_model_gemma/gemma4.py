@@ -87,7 +87,7 @@ def gemma4_config(config: ModelConfig) -> GemmaConfig:
 
 
 def _layers(text: ModelConfig, longest: int) -> tuple[LayerShape, ...]:
-    count, query_heads = text.positive("num_hidden_layers"), text.positive("num_attention_heads", 8)
+    count, query_heads = text.layers(), text.positive("num_attention_heads", 8)
     types = _types(text, count)
     heads = _heads(text, types)
     sources = _sources(text, types, heads)

@@ -86,7 +86,7 @@ def alone_config(drafter: ModelConfig) -> AssistantConfig:
     own = text_config(drafter)
     for key, allowed in _WITHOUT.items():
         own.require(key, *allowed)
-    own.require("num_kv_shared_layers", None, 0, own.positive("num_hidden_layers"))
+    own.require("num_kv_shared_layers", None, 0, own.layers())
     body = gemma4_config(_with_keys_of_its_own(drafter))
     return AssistantConfig(
         body=body,

@@ -38,7 +38,7 @@ _ATTENTION: Final = frozenset({"indexed_attention", "deepseek_sparse_attention",
 
 def glm_layers(config: ModelConfig) -> tuple[Layer, ...]:
     """GLM-5.3: attention everywhere, with an indexer of its own or the last one's choice."""
-    count = config.positive("num_hidden_layers")
+    count = config.layers()
     _names(config, "layer_types", count, _ATTENTION)  # names the one kind there is, or is refused
     indexers = _indexers(config, count)
     if indexers[0] != "full":
@@ -51,7 +51,7 @@ def glm_layers(config: ModelConfig) -> tuple[Layer, ...]:
 
 def flash_layers(config: ModelConfig) -> tuple[Layer, ...]:
     """GLM-5.3-Flash: three linear layers, then one of attention with an indexer of its own."""
-    count = config.positive("num_hidden_layers")
+    count = config.layers()
     types = _names(config, "layer_types", count, _ATTENTION | {"linear_attention"}) or [
         "full_attention" if layer % 4 == 3 else "linear_attention" for layer in range(count)
     ]

@@ -139,7 +139,7 @@ def llama_config(config: ModelConfig, variant: Variant) -> LlamaConfig:
             f"{config.where}: num_attention_heads is {heads}, and must be a multiple of num_key_value_heads {kv_heads}"
         )
     head_dim = _head_dim(config, variant, hidden, heads)
-    layers = config.positive("num_hidden_layers")
+    layers = config.layers()
     config = _with_window(config, variant)
     window = context_window(config)
     own = variant.own_biases

@@ -187,7 +187,7 @@ def _mixture(text: ModelConfig) -> MixtureSizes:
 
 
 def _kinds(text: ModelConfig) -> tuple[LayerKind, ...]:
-    layers = text.positive("num_hidden_layers")
+    layers = text.layers()
     value: Any = text.values.get("layer_types")
     if value is None:
         interval = text.positive("full_attention_interval", 4)

@@ -64,7 +64,7 @@ def granite_config(config: ModelConfig) -> GraniteConfig:
         vocabulary=config.positive("vocab_size"),
         hidden=hidden,
         width=config.positive("intermediate_size"),
-        layers=config.positive("num_hidden_layers"),
+        layers=config.layers(),
         heads=heads,
         kv_heads=kv_heads,
         head_dim=head_dim,
