@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from tensorfold.contracts.engine import EventStream
 from tensorfold.engine.titles import asks_for_a_title, in_background
 from tensorfold.ir import Chat, Finished, Limits, Message, Request, Role, Text, TextPrompt, Tool
 from tensorfold.testing.scripted import Stall
@@ -55,21 +56,19 @@ def test_a_title_waits_behind_the_users_own_request() -> None:
     async def main() -> None:
         engine = toy_engine(on_step=lambda step: stall(), lanes=1)
 
-        async def run(name: str, request: Request) -> None:
-            async for event in await engine.submit(request):
+        async def read(name: str, stream: EventStream) -> None:
+            async for event in stream:
                 if isinstance(event, Finished):
                     ended.append(name)
 
         async with running(engine):
-            first = asyncio.ensure_future(run("first", chat(("user", "x"))))
+            first = await engine.submit(chat(("user", "x")))
             while not stall.entered.is_set():
                 await asyncio.sleep(0.001)
-            title = asyncio.ensure_future(run("title", chat(("system", SYSTEM), ("user", "hello"))))
-            await asyncio.sleep(0.01)
-            own = asyncio.ensure_future(run("own", chat(("user", "hello"))))
-            await asyncio.sleep(0.01)
+            title = await engine.submit(chat(("system", SYSTEM), ("user", "hello")))
+            own = await engine.submit(chat(("user", "hello")))
             stall.release.set()
-            await asyncio.gather(first, title, own)
+            await asyncio.gather(read("first", first), read("title", title), read("own", own))
 
     asyncio.run(main())
     assert ended == ["first", "own", "title"]
