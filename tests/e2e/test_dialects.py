@@ -8,6 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
+from tensorfold.testing.waiting import until
+
 QUESTION = "Name three colours of the rainbow."
 USER: dict[str, Any] = {"role": "user", "content": QUESTION}
 LIMIT = 12
@@ -131,6 +133,16 @@ def test_a_refusal_names_the_field_that_the_body_has(
     streamed = {} if path in ("/v1/decisions", "/v1/systemone") else {"stream": stream}
     reply = httpx.post(f"{server.url}{path}", json={**body, **streamed}, timeout=120)
     assert (reply.status_code, reply.json()["error"]["param"]) == (400, param)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_prompt_that_cannot_be_run_is_a_400_wherever_it_stands(server: Any, stream: bool) -> None:
+    """Also behind those that are answered at a time: the whole body is refused before any of it is answered."""
+    prompts = ["a"] * 30 + [LONG] + ["b"] * 9
+    body = {"prompt": prompts, "max_tokens": 200, "ignore_eos": True, "stream": stream}
+    reply = httpx.post(f"{server.url}/v1/completions", json=body, timeout=120)
+    assert (reply.status_code, reply.json()["error"]["code"]) == (400, "context_length_exceeded")
+    until(lambda: not server.health()["busy"])
 
 
 @pytest.mark.requirement("T-345")

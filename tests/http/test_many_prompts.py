@@ -7,16 +7,22 @@ import socket
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import httpx
 import pytest
 
 from tensorfold.contracts.observe import Outcome
+from tensorfold.engine.policies import DefaultPolicy
 from tensorfold.errors import InvalidRequest, Rejected, RequestError
+from tensorfold.http import ServerSettings, create_app
 from tensorfold.http.flight import AT_ONCE
 from tensorfold.ir import Queued, Request
 from tensorfold.testing.asgi import ask
-from tensorfold.testing.dialects import reply_events
+from tensorfold.testing.dialects import MODEL, reply_events
 from tensorfold.testing.scripted_engine import ScriptItem
+from tensorfold.testing.serving import served
+from tensorfold.testing.toy_engine import toy_engine
 from tensorfold.testing.waiting import until
+from tensorfold_dialect_openai import openai_dialect
 
 Rig = Callable[..., Any]
 
@@ -94,6 +100,26 @@ def test_a_prompt_that_is_refused_after_it_waited_ends_the_whole_body(
     assert (b'"error"' in answered.body) and answered.body.endswith(b"[DONE]\n\n") is stream
     assert len(notes.started_ids) == len(notes.outcomes) == 21
     assert sorted({outcome.status for outcome in notes.outcomes}) == sorted({200, 499, status})
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("queue", [1, 64])
+@pytest.mark.parametrize("bad", [3, 5, 6, 20, 39])
+def test_what_can_never_be_run_is_refused_before_anything_is_answered(stream: bool, queue: int, bad: int) -> None:
+    """A prompt's place in the body makes no difference to its caller; observers are told of each that was begun."""
+    notes, engine = Notes(), toy_engine(window=24, lanes=4, policy=DefaultPolicy(queue=queue))
+    engine.start()
+    app = create_app(engine=engine, model=MODEL, dialects=[openai_dialect()], observers=[notes])
+    prompts = ["a"] * bad + ["much too long for the window"] + ["b"] * (39 - bad)
+    body = {"prompt": prompts, "stream": stream, "max_tokens": 4}
+    with served(app, ServerSettings(port=0, drain_seconds=0.0)) as url:
+        answered = httpx.post(f"{url}/v1/completions", json=body, timeout=60)
+        assert (answered.status_code, answered.json()["error"]["code"]) == (400, "context_length_exceeded")
+        whole = httpx.post(f"{url}/v1/completions", json={**body, "prompt": ["a"] * 40}, timeout=60)
+        assert whole.status_code == 200
+    assert len(notes.started_ids) == len(notes.outcomes) == len(set(notes.started_ids))
+    assert [outcome.status for outcome in notes.outcomes].count(200) >= 40
+    assert [outcome.status for outcome in notes.outcomes].count(400) == 1
 
 
 def test_a_client_that_leaves_while_prompts_wait_for_a_turn_leaves_nothing_behind(

@@ -10,6 +10,7 @@ from tensorfold.contracts.chat import Tokenizer
 from tensorfold.ir import JSON, Event, Request, Score, Scored
 
 __all__ = [
+    "CanCheck",
     "CanScore",
     "Engine",
     "EngineStatus",
@@ -128,6 +129,19 @@ class Engine(Protocol):
 
     async def close(self, grace: float) -> None:
         """Refuse new requests, let the running ones finish for `grace` seconds, then abort them and stop."""
+        ...
+
+
+@runtime_checkable
+class CanCheck(Protocol):
+    """What an engine may offer besides; with it, what cannot be run is refused before others of the same body are answered."""
+
+    async def check(self, request: Request) -> None:
+        """Whether `submit` would take a request, but for the room that it finds. Nothing is queued.
+
+        Raises:
+            RequestError: it can never be run (400), or too much is being read to look at it now (503).
+        """
         ...
 
 

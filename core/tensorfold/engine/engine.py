@@ -106,13 +106,21 @@ class LocalEngine:
         self._policy.admit(request, self._load())
         self._preparing += 1
         try:
-            if request.grammar is not None and self._gates is not None:
-                await self._compiling.run(partial(self._gates.compile, request))
-            job = await self._front.run(make)
+            job = await self._made(make, request)
         finally:
             self._preparing -= 1
         self._check_open()
         return job
+
+    async def _made(self, make: Callable[[], Job], request: Request) -> Job:
+        if request.grammar is not None and self._gates is not None:
+            await self._compiling.run(partial(self._gates.compile, request))
+        return await self._front.run(make)
+
+    async def check(self, request: Request) -> None:
+        """Make what `submit` would, and drop it."""
+        self._check_open()
+        await self._made(partial(self._admission.job, request), request)
 
     def _queue(self, job: Job, arrived: float) -> LocalStream:
         if self._postbox is None:

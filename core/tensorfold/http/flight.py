@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 import structlog
 
 from tensorfold.contracts.dialect import StreamEncoder
-from tensorfold.contracts.engine import Engine
+from tensorfold.contracts.engine import CanCheck, Engine
 from tensorfold.contracts.observe import Outcome
 from tensorfold.errors import Rejected, RequestError
 from tensorfold.http.audience import Audience
@@ -54,7 +54,8 @@ class Flight:
         """Submit all requests and wait for their first events, so that a refusal still has a status of its own.
 
         Of many, the later ones wait until earlier ones have ended, and so do those for which the engine's queue has no
-        room: what one body asks for is refused for want of room only if none of it finds any.
+        room: what one body asks for is refused for want of room only if none of it finds any. What can never be run is
+        refused now, also of those that wait.
 
         Raises:
             RequestError: one of them is refused; the others are cancelled by `close`.
@@ -74,7 +75,28 @@ class Flight:
         for index, run in enumerate(begun):
             self._pumps[run] = asyncio.create_task(self._pump(multiplexer, index, run, lone=lone))
         if len(begun) < len(requests):
+            await self._check(requests[len(begun) :])
             self._feeder = asyncio.create_task(self._feed(multiplexer, len(begun), requests[len(begun) :]))
+
+    async def _check(self, requests: Sequence[Request]) -> None:
+        """Look at what will wait, one after the other, as long as the engine finds time for it.
+
+        Raises:
+            RequestError: one of them can never be run.
+            ClientGone: the client left meanwhile.
+        """
+        if not isinstance(self._engine, CanCheck):
+            return
+        for request in requests:
+            try:
+                await self._engine.check(request)
+            except Rejected:
+                return  # each is looked at again when its turn comes
+            except Exception as error:
+                self._refused(request, error)
+                raise
+            if self._inbox.gone:
+                raise ClientGone
 
     async def _feed(self, multiplexer: Multiplexer, start: int, requests: Sequence[Request]) -> None:
         """Submit the rest, each when there is a turn for it."""
@@ -133,7 +155,10 @@ class Flight:
 
     def _refused(self, request: Request, error: Exception | None) -> None:
         """Observers are told that the engine has not taken a request; without an error, that the client has left."""
-        self._waiting = None
+        if self._waiting is request:
+            self._waiting = None
+        else:
+            self._audience.started(request, self._endpoint)
         match error:
             case None:
                 status, reason = CLIENT_LEFT, "abort"
