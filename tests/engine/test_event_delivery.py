@@ -43,6 +43,27 @@ async def unread(*sent: Event) -> list[Event]:
     return [event async for event in mailbox]
 
 
+def test_what_is_posted_leaves_with_its_own_flush() -> None:
+    """Never with an earlier one whose call comes late: a round's events go out when its gauges are read, not before."""
+
+    async def main() -> None:
+        postbox = Postbox(asyncio.get_running_loop())
+        mailbox = stream(postbox)
+        found: list[Event] = []
+        mailbox.attach(found.append)
+        mailbox.post(TextDelta(0, "one"))
+        postbox.flush()
+        mailbox.post(FINISHED)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert found == [TextDelta(0, "one")]
+        postbox.flush()
+        await asyncio.sleep(0)
+        assert found == [TextDelta(0, "one"), FINISHED]
+
+    asyncio.run(main())
+
+
 def test_a_round_wakes_the_loop_once_for_all_streams() -> None:
     """Fifty streams with two events each cost one wake-up."""
 

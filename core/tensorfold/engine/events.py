@@ -20,17 +20,23 @@ class Postbox:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
+        self._written: list[tuple[LocalStream, Event]] = []
+        """By the engine thread, which has more to do before anybody may know."""
         self._mail: deque[tuple[LocalStream, Event]] = deque()
         self._called = False
         """Whether the loop has been called and has not come yet. Set by the engine thread, unset by the loop."""
 
     def post(self, stream: LocalStream, event: Event) -> None:
-        """Put an event in the box; it leaves with the next flush."""
-        self._mail.append((stream, event))
+        """Put an event in the box; it leaves with the next flush, and not before: by then the gauges tell of it."""
+        self._written.append((stream, event))
 
     def flush(self) -> None:
         """Wake the loop once, if there is anything. A loop that is closed has no readers left."""
-        if self._called or not self._mail:
+        if not self._written:
+            return
+        self._mail.extend(self._written)
+        self._written.clear()
+        if self._called:
             return
         self._called = True
         try:
@@ -40,7 +46,7 @@ class Postbox:
             self._mail.clear()
 
     def _deliver(self) -> None:
-        # In this order: what is posted from here on is delivered now, or calls again.
+        # In this order: what is flushed from here on is delivered now, or calls again.
         self._called = False
         # No more than there is now, or an engine that is faster than the loop would keep it from all else.
         for _ in range(len(self._mail)):
