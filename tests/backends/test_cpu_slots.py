@@ -16,7 +16,6 @@ from tensorfold.contracts.states import Conv, Recurrent, StateSpec
 from tensorfold.contracts.step import Segment, Step
 from tensorfold.errors import BackendError
 from tensorfold_backend_cpu import CpuBackend
-from tensorfold_backend_cpu.memory import Memory
 from tensorfold_backend_cpu.rows import Rows
 from tensorfold_backend_cpu.session import CpuSession
 
@@ -118,27 +117,6 @@ class Run:
 @pytest.fixture(params=KINDS)
 def kind(request: pytest.FixtureRequest) -> Kind:
     return KINDS[request.param]
-
-
-def test_states_and_their_open_rows_take_what_was_planned(
-    session: CpuSession, kind: Kind, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """No block more, however often all slots are stepped and kept; the plan counts each as what it is."""
-    blocks: list[int] = []
-
-    class Counted(Memory):
-        def __init__(self, size: int) -> None:
-            super().__init__(size)
-            blocks.append(size)
-
-    monkeypatch.setattr("tensorfold_backend_cpu.slots.Memory", Counted)
-    run = Run(session, kind)
-    (size,) = set(blocks)
-    for start in (0, 3, 6):
-        run.step(*((slot, start, 3) for slot in range(SLOTS)))
-        for slot in range(SLOTS):
-            run.keep(slot, start, 3, 3)
-    assert blocks.count(size) * size == run.store.bytes == SLOTS * session.page_bytes(kind.spec)
 
 
 @pytest.mark.parametrize("kept", [0, 1, 3, 5, 6])

@@ -76,8 +76,7 @@ def plan_memory(
     `lanes` None: as many as their fixed-size states leave room for pages, up to `LANES`. `context` makes the window
     smaller; `budget` is in bytes (None: what the device has free, less `reserve` bytes, or less a fifth); `chunk` is the
     step of the chunk plan (None: the session's own). `copies` are bytes to be left for copies of fixed-size states, at
-    most half of the budget (None: four times what the lanes' own take, at most an eighth of it, and never at the window's
-    cost).
+    most half of the budget (None: four copies a lane, at most an eighth of it, and never at the window's cost).
 
     Raises:
         ConfigError: not even one sequence of `context` positions (or of one page) fits, or `context` is out of range.

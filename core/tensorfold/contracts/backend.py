@@ -157,7 +157,7 @@ class Session(Protocol[A]):
         ...
 
     def page_bytes(self, spec: StateSpec) -> int:
-        """Device memory of one page of a paged state, or of one slot of a fixed-size state and what its open rows hold."""
+        """Device memory of one page of a paged state, or of one slot of a fixed-size state."""
         ...
 
     def store(self, states: Mapping[str, StateSpec], pages: Mapping[TableKey, int], slots: int) -> StateStore:

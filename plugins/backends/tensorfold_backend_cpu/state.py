@@ -33,11 +33,10 @@ def _line(width: int) -> int:
 
 
 def page_bytes(spec: StateSpec, half: bool, primitives: Primitives[NDArray[Any]]) -> int:
-    """Bytes of one page of a paged state, or of one slot of a fixed-size state: with the block that the state after a
-    Step's rows gets, where there is one."""
+    """Bytes of one page of a paged state, or of one slot of a fixed-size state."""
     if isinstance(spec, KV):
         return spec.heads * PAGE * (spec.k_dim + _line(spec.v_dim)) * (2 if half else 4)
-    return state_bytes(spec, primitives) * (2 if isinstance(spec, Conv | Recurrent) else 1)
+    return state_bytes(spec, primitives)
 
 
 class PoolWords(TypedDict):
