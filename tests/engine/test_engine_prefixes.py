@@ -19,6 +19,7 @@ from tensorfold.ir import (
     Sampling,
     Started,
     TextDelta,
+    TextPrompt,
     TokensPrompt,
     fold,
 )
@@ -115,6 +116,25 @@ def test_the_shortest_prompts_can_be_repeated(prompt: tuple[int, ...], reply: in
     for one in found:
         same(one, found[0])
         assert one.usage.cached_tokens < one.usage.prompt_tokens
+
+
+def test_a_prompt_sent_three_times_gives_three_equal_replies() -> None:
+    """EX-03: also a prompt of one token with a reply of one token."""
+
+    async def main() -> list[Answer]:
+        engine = toy_engine([])
+        async with running(engine):
+            asked = [
+                Request(id=prompt, prompt=TextPrompt(prompt), limits=Limits(max_tokens=reply))
+                for prompt, reply in (("H", 1), ("Hello", 16))
+            ]
+            answers = [await answer(engine, each) for each in asked for _ in range(3)]
+            assert engine.status().healthy
+        return answers
+
+    answers = asyncio.run(main())
+    assert len({each.token_sha for each in answers[:3]}) == len({each.token_sha for each in answers[3:]}) == 1
+    assert all(each.usage.cached_tokens < each.usage.prompt_tokens for each in answers)
 
 
 def test_conversations_share_their_system_message() -> None:

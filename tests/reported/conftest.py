@@ -19,7 +19,7 @@ from tensorfold_dialect_ollama import ollama_dialect
 from tensorfold_dialect_openai import openai_dialect
 from tensorfold_dialect_vllm import vllm_dialect
 
-Says = Callable[..., WholeServer]
+from .asking import Says
 
 
 @pytest.fixture(scope="session")

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from tensorfold.testing.told import WAYS, Told, body_for, told
-from tensorfold.testing.whole_server import WholeServer
 
-Says = Callable[..., WholeServer]
+from .asking import CHAT, USER, WEATHER, Says
 
-CITY: dict[str, Any] = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 OFF: dict[str, Any] = {"chat_template_kwargs": {"enable_thinking": False}}
-USER: dict[str, Any] = {"role": "user", "content": "hi"}
 
 
 def tool(name: str, parameters: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -33,7 +29,6 @@ def call(name: str, **parameters: str) -> str:
     return f"<tool_call>\n<function={name}>\n{written}</function>\n</tool_call>"
 
 
-WEATHER = tool("get_weather", CITY)
 WRITE = tool("write_file", object_of(content="string"))
 PARIS, ROME = call("get_weather", city="Paris"), call("get_weather", city="Rome")
 
@@ -242,3 +237,20 @@ def test_a_budget_never_cuts_into_a_call(says: Says, budget: int) -> None:
             if each.reason == "tool_calls":
                 assert json.loads(arguments) == {"city": "Paris"}
         assert each.reason != "tool_calls" or each.calls
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "".join(f"warehouse/north-region/building-7/aisle-12/shelf-number-item-{n}\n" for n in range(1, 101)),
+        "".join(f"| a | b | {n} | rows\n" for n in range(40)),
+        "-" * 600,
+    ],
+    ids=["long prefixes", "a table", "a rule"],
+)
+def test_a_list_is_no_loop(says: Says, text: str) -> None:
+    """LD-01: a long one with equal beginnings, of 6,400 tokens here, ends where the model ends it."""
+    server = says(text)
+    chat = {"messages": [USER], "chat_template_kwargs": {"enable_thinking": False}, "max_tokens": 7_000}
+    answer = told(server, CHAT, chat, stream=False)
+    assert (answer.reason, answer.content) == ("end", text)
