@@ -1,13 +1,14 @@
 """A GGUF file of a hybrid model in the shape of Qwen3.5 0.8B, with random weights and another file's vocabulary.
 
-    python benchmarks/random_hybrid.py SOURCE.gguf TARGET.gguf
+    python benchmarks/random_hybrid.py SOURCE.gguf TARGET.gguf [--experts 32]
 
-For speed alone: it says nothing that makes sense. Matrices are Q4_0, tables Q8_0.
+For speed alone: it says nothing that makes sense. Matrices are Q4_0, tables Q8_0. With experts, each layer's feed-forward
+block is a mixture of so many, of which a token chooses eight, beside one that all share.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -45,25 +46,41 @@ CONFIG: Final[Mapping[str, Any]] = MappingProxyType(
         "eos_token_id": 1,
     }
 )
+MIXTURE: Final[Mapping[str, Any]] = MappingProxyType(
+    {
+        "model_type": "qwen3_5_moe_text",
+        "num_experts_per_tok": 8,
+        "moe_intermediate_size": 256,
+        "shared_expert_intermediate_size": 256,
+    }
+)
 
 
 def main() -> None:
     """See the module."""
-    source, target = Path(sys.argv[1]), sys.argv[2]
-    fields = gguf.GGUFReader(source).fields
+    parser = argparse.ArgumentParser(description="A hybrid model with random weights, for benchmarks.")
+    parser.add_argument("source", type=Path, metavar="SOURCE.gguf")
+    parser.add_argument("target", metavar="TARGET.gguf")
+    parser.add_argument("--experts", type=int, default=0, help="of each layer; 0: its feed-forward block is dense")
+    asked = parser.parse_args()
+    fields = gguf.GGUFReader(asked.source).fields
     config = {**CONFIG, "vocab_size": len(fields["tokenizer.ggml.tokens"].data)}
+    architecture = "qwen35"
+    if asked.experts:
+        config |= {**MIXTURE, "num_experts": asked.experts}
+        architecture = "qwen35moe"
     metadata, tensors = convert_qwen(config, declared_arrays(QwenFamily(), config))
     metadata |= {
         "full_attention_interval": PERIOD,
         "rope.dimension_count": 64,
         "rope.dimension_sections": np.array([11, 11, 10, 0], np.int32),
     }
-    writer = gguf.GGUFWriter(target, "qwen35")
+    writer = gguf.GGUFWriter(asked.target, architecture)
     for each in fields.values():
         if each.name.startswith("tokenizer."):
             _add(writer, each.name, each.contents(), each.types[0])
     for key, value in metadata.items():
-        _add(writer, f"qwen35.{key}", value, None)
+        _add(writer, f"{architecture}.{key}", value, None)
     for name, values in tensors.items():
         _add_tensor(writer, name, np.ascontiguousarray(values, np.float32))
     writer.write_header_to_file()

@@ -22,13 +22,14 @@ from tensorfold_backend_cpu.capturing import CapturedDecoder
 from tensorfold_backend_cpu.rows import Rows
 from tensorfold_backend_cpu.session import CpuSession
 from tensorfold_model_gemma.family import GemmaFamily
+from tensorfold_model_glm.family import GlmFamily
 from tensorfold_model_llama.family import LlamaFamily
 from tensorfold_model_nemotron.family import NemotronFamily
 from tensorfold_model_qwen.family import QwenFamily
 
-NAMES = ("llama", "llama by operations", "gemma3", "gemma4", "qwen3_5", "nemotron_h")
-"""Layers that are one list of calls, the same by single operations, layers with further norms and factors, and with
-states of fixed size; the last one computes on the host, too."""
+NAMES = ("llama", "llama by operations", "gemma3", "gemma4", "gemma4, E", "qwen3_5", "qwen3_5_moe", "nemotron_h")
+"""Layers that are one list of calls, the same by single operations, layers with further norms and factors, with inputs of
+their own, with states of fixed size, and with experts."""
 WIDTHS = (1, 3, 1, 3, 8, 1, 8)
 """Rows of steps: each number is recorded, and played after others."""
 
@@ -68,7 +69,7 @@ def model(name: str, session: CpuSession) -> Model:
     """Tiny and random, whose decoder counts."""
     short, _, unfused = name.partition(" by ")
     config = ModelConfig(FAMILY_CONFIGS[short], {}, "config.json")
-    families: tuple[ModelFamily, ...] = (LlamaFamily(), GemmaFamily(), QwenFamily(), NemotronFamily())
+    families: tuple[ModelFamily, ...] = (LlamaFamily(), GemmaFamily(), QwenFamily(), NemotronFamily(), GlmFamily())
     family = next(each for each in families if each.claim(config) is not None)
     checkpoint = TinyCheckpoint(config, ArrayTensors(declared_arrays(family, config.values)))
     with pytest.MonkeyPatch.context() as patch:
@@ -126,7 +127,7 @@ def _story(own: Model) -> list[NDArray[np.float32]]:
     return logits
 
 
-@pytest.mark.parametrize("name", NAMES[:5])
+@pytest.mark.parametrize("name", NAMES)
 def test_a_decoder_is_asked_once_for_each_number_of_rows(name: str, session: CpuSession) -> None:
     """Behind a step of more rows, so that no block has to grow."""
     own = model(name, session)
@@ -140,7 +141,7 @@ def test_a_decoder_is_asked_once_for_each_number_of_rows(name: str, session: Cpu
 
 
 def test_a_decoder_that_computes_on_the_host_is_asked_every_time(session: CpuSession) -> None:
-    own = model("nemotron_h", session)
+    own = model("glm_moe_dsa", session)
     runner = own.runner()
     feed(runner, slot_of(runner), own.tokens(25), WIDTHS, "rows")
     assert tuple(asked(own)) == WIDTHS

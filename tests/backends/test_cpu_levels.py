@@ -17,7 +17,7 @@ PROGRAM = """
 import hashlib, sys
 import numpy as np
 from tensorfold.contracts.backend import BackendSettings
-from tensorfold.contracts.handles import Rope
+from tensorfold.contracts.handles import Router
 from tensorfold.contracts.tensors import Affine, Dense
 from tensorfold.observe import configure_logs
 from tensorfold_backend_cpu import CpuBackend
@@ -52,6 +52,15 @@ for first in (False, True):
     halves = ops.reshape(x, 13, 2, 64)
     gated = ops.gated_rms_norm(halves, halves, weight, 1e-5, gate_first=first, act="silu")
     digest.update(session.numpy(gated).tobytes())
+matrices = [Dense(rng.standard_normal((64, 64)).astype(np.float32) / 8, "f32") for _ in range(72)]
+pairs = [matrices[i : i + 2] for i in range(0, 48, 2)]
+experts = session.packer.experts(pairs, matrices[48:], act="silu", gated=True, limit=None)
+for score in ("softmax", "sigmoid"):
+    logits = session.array(rng.standard_normal((13, 24)).astype(np.float32))
+    bias = session.packer.vector(rng.standard_normal(24).astype(np.float32))
+    ids, weights = ops.route(logits, Router(k=4, score=score, groups=4, keep_groups=2, scale=1.5), bias)
+    digest.update(session.numpy(ids).tobytes() + session.numpy(weights).tobytes())
+    digest.update(session.numpy(ops.experts(ops.reshape(x, 26, 64)[:13], ids, weights, experts)).tobytes())
 for mode in ("auto", "exact"):
     session = CpuBackend().open(BackendSettings(threads=2, weights=mode))
     for case in STATE_CASES:

@@ -86,6 +86,22 @@ def test_rows_with_gaps_between_them_are_met_as_they_lie(machine: Machine) -> No
     assert (left * narrow).values().tobytes() == (whole[:, 3:28] * whole[:, 59:]).tobytes()
 
 
+def test_one_of_a_rows_parts_is_taken_where_it_lies(machine: Machine) -> None:
+    """Nothing is read on the host for it; numbers from behind and lists of them are."""
+    whole = np.random.default_rng(0).standard_normal((7, 3, 20)).astype(np.float32)
+    rows = Rows.of(machine, whole) * 2.0
+    before = machine.runs
+    parts = [rows[:, number] for number in range(3)]
+    assert machine.runs == before
+    for number, part in enumerate(parts):
+        assert part.shape == (7, 20)
+        assert (part + part).values().tobytes() == (whole[:, number] * 4).tobytes()
+    assert rows[:, -1].values().tobytes() == (whole[:, -1] * 2).tobytes()
+    assert rows[:, [0, 2]].values().tobytes() == (whole[:, [0, 2]] * 2).tobytes()
+    with pytest.raises(IndexError):
+        _ = rows[:, 3]
+
+
 FUNCTIONS: dict[str, tuple[Callable[[CpuOps, Rows], Rows], Callable[[NDArray[np.float64]], NDArray[np.float64]]]] = {
     "exp": (lambda ops, x: ops.exp(x), np.exp),
     "softplus": (lambda ops, x: ops.softplus(x), lambda x: np.logaddexp(x, 0)),

@@ -1,59 +1,79 @@
 """Products of many matrices with a few rows each: the experts of a mixture.
 
-The calls of one matrix differ from those of another in addresses alone. So the lines of all matrices lie ready; those that
-a Step needs are taken, pointed to their rows and recorded all at once, without a look at any one of them from Python.
+The calls of one matrix differ from those of another in addresses alone. So the lines of all matrices lie ready, and one call
+takes those that its rows have chosen.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tensorfold_backend_cpu.handles import CpuLinear, Part
 from tensorfold_backend_cpu.kernels.calls import WORDS, Call
+from tensorfold_backend_cpu.kernels.mixtures import RUN_WORDS, Arrange, Grouped
+from tensorfold_backend_cpu.machine import Machine
 from tensorfold_backend_cpu.panels import PANEL, AffinePanels
-from tensorfold_backend_cpu.places import Place, Target, Targets
+from tensorfold_backend_cpu.places import Place, Target
 from tensorfold_backend_cpu.products import ROWS_AN_ITEM, panels_an_item, products
 from tensorfold_backend_cpu.rows import Rows
 
 __all__ = ["GroupedLinear", "Runs"]
 
-Words = NDArray[np.int64]
-
 _NOWHERE: Final = Place(0, 0)
-_ITEMS: Final = 1
-"""The word of a line that says how many items there are."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Runs:
     """Rows in the order of the matrices that they are multiplied by."""
 
-    matrices: Words
-    """`[n]`: that of each run of rows."""
-    first: Words
-    rows: Words
+    words: Rows
+    """`[most, RUN_WORDS]` words, as in `Arrange`."""
+    sources: Rows
+    """The row at each place."""
+    places: Rows
+    """The place of each row and rank."""
+
+    @property
+    def most(self) -> int:
+        """How many there may be."""
+        return self.words.shape[0]
 
     @staticmethod
-    def of(ordered: NDArray[np.integer[Any]]) -> Runs:
-        """`[R]`: each row's matrix, in ascending order."""
-        first = np.flatnonzero(np.diff(ordered, prepend=-1)).astype(np.int64)
-        return Runs(ordered[first].astype(np.int64), first, np.diff(first, append=len(ordered)))
+    def of(machine: Machine, ids: Rows, matrices: int) -> Runs:
+        """`ids` `[R, k]`: each row's matrices."""
+        chosen = ids if ids.dtype == np.int32 and ids.whole else Rows.of(machine, ids.values().astype(np.int32))
+        pairs = chosen.count
+        runs = Runs(
+            Rows.new(machine, (min(pairs, matrices), RUN_WORDS), np.int64),
+            Rows.new(machine, (pairs,), np.int32),
+            Rows.new(machine, (pairs,), np.int32),
+        )
+        call = Arrange(
+            items=1,
+            ids=chosen.address,
+            pairs=pairs,
+            k=chosen.shape[1],
+            experts=matrices,
+            sources=runs.sources.address,
+            places=runs.places.address,
+            runs=runs.words.address,
+            most=runs.most,
+        )
+        machine.call(call, chosen.owner)
+        return runs
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Lines:
     """The calls of one part of every matrix."""
 
-    words: Words
+    words: NDArray[np.int64]
     """`[matrices, WORDS]`: each for a row that is nowhere yet."""
-    fields: dict[str, int]
-    """The place of each field in a line."""
     part: Part
     """Of the first matrix; those of the others are of the same size and kind."""
 
@@ -85,28 +105,28 @@ class GroupedLinear:
             self._record(part, x, runs, out)
         return out
 
-    def _record(self, part: _Lines, x: Rows, runs: Runs, out: Rows) -> None:
-        words = part.words[runs.matrices]
-        rows_an_item = np.minimum(runs.rows, ROWS_AN_ITEM)
-        panels = -(-part.part.panels.rows // PANEL)
-        an_item = panels_an_item(panels, PANEL * self.columns * int(rows_an_item.mean()), x.machine.team.threads)
-        pointed: dict[str, int | Words] = {
-            "rows": runs.rows,
-            "rows_an_item": rows_an_item,
-            "panels_an_item": an_item,
-            "out": 4 * part.part.first + out.address + runs.first * out.stride,
-            "out_stride": out.stride,
-        }
-        targets = None
-        if part.step is None:
-            pointed |= {"x": x.address + runs.first * x.stride, "x_stride": x.stride}
-        else:
-            targets = Targets(x.integers(part.step), runs.first)
-            pointed["target"] = targets.addresses
-        words[:, _ITEMS] = -(-panels // an_item) * -(-runs.rows // rows_an_item)
-        for name, values in pointed.items():
-            words[:, part.fields[name]] = values
-        x.machine.lines(words, self, targets, *x.forms)
+    def _record(self, lines: _Lines, x: Rows, runs: Runs, out: Rows) -> None:
+        rows = x.shape[0]
+        panels = -(-lines.part.panels.rows // PANEL)
+        shared = max(1, rows // runs.most)
+        an_item = panels_an_item(panels, PANEL * self.columns * shared, x.machine.team.threads)
+        row_items = -(-rows // ROWS_AN_ITEM)
+        run_items = row_items * -(-panels // an_item)
+        step = lines.step
+        call = Grouped(
+            items=runs.most * run_items,
+            lines=int(lines.words.ctypes.data),
+            runs=runs.words.address,
+            run_items=run_items,
+            row_items=row_items,
+            rows_an_item=ROWS_AN_ITEM,
+            panels_an_item=an_item,
+            x=x.address if step is None else x.integers(step).address,
+            x_stride=x.stride if step is None else 0,
+            out=out.address,
+            out_stride=out.stride,
+        )
+        x.machine.call(call, self, runs.words.owner, *x.forms)
 
 
 def _calls(linear: CpuLinear) -> list[Call]:
@@ -116,9 +136,7 @@ def _calls(linear: CpuLinear) -> list[Call]:
 
 
 def _lines(calls: Sequence[Call], part: Part) -> _Lines:
-    words = np.frombuffer(b"".join(each.words() for each in calls), np.int64).reshape(-1, WORDS)
-    fields = {each.name: 1 + place for place, each in enumerate(dataclasses.fields(calls[0]))}
-    return _Lines(words, fields, part)
+    return _Lines(np.frombuffer(b"".join(each.words() for each in calls), np.int64).reshape(-1, WORDS), part)
 
 
 def _layout(linear: CpuLinear) -> tuple[object, ...]:

@@ -1,4 +1,4 @@
-"""Mixtures of experts: rows in the order of the experts that they chose, whose products are recorded together."""
+"""Mixtures of experts: choosing, and rows in the order of the experts that they chose."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorfold.compute.packing import DenseExperts
-from tensorfold.contracts.handles import Activation, Experts
+from tensorfold.contracts.handles import Activation, Experts, Router
 from tensorfold_backend_cpu.grouped import GroupedLinear, Runs
 from tensorfold_backend_cpu.handles import CpuLinear
 from tensorfold_backend_cpu.hosted import ours
+from tensorfold_backend_cpu.kernels.mixtures import Choose
 from tensorfold_backend_cpu.pure import PureOps
 from tensorfold_backend_cpu.rows import Rows
 
@@ -39,22 +40,43 @@ class CpuExperts(DenseExperts[NDArray[Any]]):
 
 
 class MixingOps(PureOps):
-    """`experts`."""
+    """`route` and `experts`."""
+
+    def route(self, logits: Rows, router: Router, bias: Rows | None = None) -> tuple[Rows, Rows]:
+        scores = logits.floats()
+        rows, count = scores.shape
+        ids, weights = (Rows.new(self.machine, (rows, router.k), kind) for kind in (np.int32, np.float32))
+        added = None if bias is None else bias.packed()
+        scale = router.expert_scale
+        factors = None if scale is None else Rows.of(self.machine, np.asarray(scale, np.float32))
+        call = Choose(
+            items=rows,
+            logits=scores.address,
+            logits_stride=scores.stride,
+            experts=count,
+            bias=0 if added is None else added.address,
+            softmax=int(router.score == "softmax"),
+            k=router.k,
+            groups=router.groups,
+            keep_groups=router.keep_groups,
+            renorm=int(router.renorm),
+            scale=float(router.scale),
+            expert_scale=0 if factors is None else factors.address,
+            ids=ids.address,
+            weights=weights.address,
+        )
+        self.machine.call(call, *(each.owner for each in (scores, added, factors) if each is not None))
+        return ids, weights
 
     def experts(self, x: Rows, ids: Rows, weights: Rows, experts: Experts) -> Rows:
         packed = ours(experts, CpuExperts)
         if packed.groups is None:
             return super().experts(x, ids, weights, experts)
         up, down = packed.groups
-        chosen = ids.values()
-        rows, k = chosen.shape
-        order = np.argsort(chosen, axis=None, kind="stable")
-        runs = Runs.of(chosen.reshape(-1)[order])
-        inner = up(self._taken(x.floats(), order // k), runs)
+        rows, k = ids.shape
+        runs = Runs.of(self.machine, ids, packed.count)
+        inner = up(self.rows(x.floats(), runs.sources), runs)
         opened = self.glu(inner, packed.act, packed.limit) if packed.gated else self.activate(inner, packed.act)
         # Back in the order of rows and ranks.
-        outputs = self._taken(down(opened, runs), np.argsort(order, kind="stable"))
+        outputs = self.rows(down(opened, runs), runs.places)
         return self.mix(weights, self.reshape(outputs, rows, k, -1))
-
-    def _taken(self, x: Rows, index: NDArray[np.int64]) -> Rows:
-        return self.rows(x, Rows.of(self.machine, index.astype(np.int32)))

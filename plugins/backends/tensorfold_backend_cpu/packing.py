@@ -18,6 +18,7 @@ from tensorfold.contracts.tensors import Affine, Dense, Tensor
 from tensorfold.errors import BackendError
 from tensorfold_backend_cpu.blocks import fused_layer
 from tensorfold_backend_cpu.handles import CpuEmbedding, CpuLinear, Part, padded_bias
+from tensorfold_backend_cpu.kernels.warming import compile_mixtures
 from tensorfold_backend_cpu.machine import Machine
 from tensorfold_backend_cpu.mixing import CpuExperts
 from tensorfold_backend_cpu.panels import AffineSource, Panels, Source, affine_source, alike, float_source, panels_of
@@ -80,6 +81,7 @@ class CpuPacker:
         limit: float | None,
     ) -> Experts:
         """Two matrices an expert, in panels."""
+        compile_mixtures()
         before = self.products
         ups = tuple(self.linear(parts, [None] * len(parts)) for parts in up)
         downs = tuple(self.linear([each], [None]) for each in down)

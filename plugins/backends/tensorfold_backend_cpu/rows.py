@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeGuard
+from typing import Any, Final, TypeGuard, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,10 +83,11 @@ class Rows:
     # ---- making ----------------------------------------------------------------------------------------------
 
     @staticmethod
-    def new(machine: Machine, shape: Sequence[int]) -> Rows:
-        """Floats that a call is about to write."""
-        buffer = machine.pool.take(4 * math.prod(shape))
-        return Rows(machine, shape, _FLOAT, buffer, buffer.memory.address)
+    def new(machine: Machine, shape: Sequence[int], kind: type[np.generic] = np.float32) -> Rows:
+        """Numbers that a call is about to write."""
+        dtype = np.dtype(kind)
+        buffer = machine.pool.take(dtype.itemsize * math.prod(shape))
+        return Rows(machine, shape, dtype, buffer, buffer.memory.address)
 
     @staticmethod
     def of(machine: Machine, values: NDArray[Any]) -> Rows:
@@ -278,6 +279,11 @@ class Rows:
             first, last, step = index.indices(self.shape[0])
             if step == 1:
                 return self.view((max(0, last - first), *self.shape[1:]), first * self.stride, self.stride)
+        if isinstance(index, tuple) and len(self.shape) > 1:
+            every, *numbers = cast("tuple[Any, ...]", index)
+            if every == slice(None) and len(numbers) == 1 and numbers[0] in range(self.shape[1]):
+                rows, _, *rest = self.shape
+                return self.view((rows, *rest), int(numbers[0]) * math.prod(rest) * self.dtype.itemsize, self.stride)
         # A copy, for the memory may be lent again when this object goes.
         return Rows.of(self.machine, np.array(self.values()[index]))
 

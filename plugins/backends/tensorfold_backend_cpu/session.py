@@ -31,7 +31,7 @@ from tensorfold_backend_cpu.state import CpuStore, page_bytes
 
 __all__ = ["CpuSession"]
 
-_KERNELS: Final = 3
+_KERNELS: Final = 4
 """Goes up whenever the bits of an operation change."""
 _CHUNK: Final = 512
 _CHUNK_PRODUCTS: Final = 1 << 37

@@ -11,7 +11,7 @@ only looked at by whoever holds one of their items, and then the call is not ove
 from __future__ import annotations
 
 import time
-from typing import Any, Final
+from typing import Final
 
 from numba import types
 
@@ -28,9 +28,7 @@ from tensorfold_backend_cpu.kernels.atomics import (
     yield_processor,
 )
 from tensorfold_backend_cpu.kernels.compiling import called_from_python, kernel, word
-from tensorfold_backend_cpu.kernels.emitter import I64, Emitter, operation
-from tensorfold_backend_cpu.kernels.simd import field
-from tensorfold_backend_cpu.kernels.untyped import ir
+from tensorfold_backend_cpu.kernels.simd import field, invoke, set_field
 
 __all__ = ["BOARD_HEADER", "BOARD_LINE", "CONTROL_BYTES", "help_out", "run_program"]
 
@@ -49,19 +47,6 @@ _SPIN_NANOSECONDS: Final = 200_000
 _PATIENCE: Final = 4000
 """Turns of a loop (a few dozen microseconds) after which a thread lets others run while it waits for an item."""
 _CLOCK: Final = time.CLOCK_MONOTONIC
-
-
-@operation(types.void, types.int64, types.int64, types.int64, types.int64)
-def _invoke(e: Emitter, address: Any, call: Any, item: Any, scratch: Any) -> None:
-    """Run the kernel at an address."""
-    kind = ir.FunctionType(ir.VoidType(), [I64, I64, I64])
-    e.builder.call(e.builder.inttoptr(address, kind.as_pointer()), [call, item, scratch])
-
-
-@operation(types.void, types.int64, types.int64)
-def _put(e: Emitter, address: Any, value: Any) -> None:
-    """Write a word that no other thread reads yet."""
-    e.store(value, address)
 
 
 @kernel
@@ -83,7 +68,7 @@ def _work(program: int, board: int, count: int, scratch: int) -> None:
         item = fetch_add(line, word(1))
         while item < items:
             call = field(program, number)
-            _invoke(field(call, 0), call, item, scratch)
+            invoke(field(call, 0), call, item, scratch)
             fetch_add(line + 64, word(1))
             item = fetch_add(line, word(1))
         turns = 0
@@ -108,11 +93,11 @@ def run_program(program: int, count: int, board: int, control: int, scratch: int
         call = field(program, number)
         line = board + BOARD_HEADER + number * BOARD_LINE
         elsewhere = field(call, 2)
-        _put(line, word(0))
-        _put(line + 8, field(elsewhere, 0) if elsewhere else field(call, 1))
-        _put(line + 64, word(0))
-    _put(board + 8, count)
-    _put(board + 16, program)
+        set_field(line, 0, 0)
+        set_field(line, 1, field(elsewhere, 0) if elsewhere else field(call, 1))
+        set_field(line, 8, 0)
+    set_field(board, 1, count)
+    set_field(board, 2, program)
     if helpers:
         write(control + _BOARD, board)
         fetch_add(control, word(1))

@@ -38,6 +38,7 @@ __all__ = [
     "field",
     "fma",
     "gelu",
+    "invoke",
     "largest_lane",
     "largest_magnitude",
     "load",
@@ -53,6 +54,7 @@ __all__ = [
     "real_field",
     "relu2",
     "round_to_bytes",
+    "set_field",
     "sigmoid",
     "silu",
     "splat",
@@ -84,6 +86,12 @@ _MAGIC_BITS = 0x4B400000
 def field(e: Emitter, base: Any, index: Any) -> Any:
     """The 64-bit integer number `index` behind an address."""
     return e.load(I64, e.at(base, index, 8))
+
+
+@operation(types.void, _address, _i64, _i64)
+def set_field(e: Emitter, base: Any, index: Any, value: Any) -> None:
+    """Write the 64-bit integer number `index` behind an address, which no other thread reads yet."""
+    e.store(value, e.at(base, index, 8))
 
 
 @operation(_f32, _address, _i64)
@@ -139,6 +147,16 @@ def load_bfloat(e: Emitter, address: Any) -> Any:
 def load_byte(e: Emitter, address: Any) -> Any:
     """An unsigned byte."""
     return e.builder.zext(e.load(I8, address), I64)
+
+
+# ---- kernels ----------------------------------------------------------------------------------------------------
+
+
+@operation(types.void, _address, _address, _i64, _address)
+def invoke(e: Emitter, address: Any, call: Any, item: Any, scratch: Any) -> None:
+    """Run the kernel at an address: one item of a call."""
+    kind = ir.FunctionType(ir.VoidType(), [I64, I64, I64])
+    e.builder.call(e.builder.inttoptr(address, kind.as_pointer()), [call, item, scratch])
 
 
 # ---- vectors in memory ------------------------------------------------------------------------------------------

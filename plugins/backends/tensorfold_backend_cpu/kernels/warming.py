@@ -21,13 +21,14 @@ from tensorfold_backend_cpu.kernels.elementwise import Activate, Add, Gather, Gl
 from tensorfold_backend_cpu.kernels.embedding import EmbedAffine, EmbedFloats
 from tensorfold_backend_cpu.kernels.gumbel import Contend
 from tensorfold_backend_cpu.kernels.joining import Join
+from tensorfold_backend_cpu.kernels.mixtures import Arrange, Choose, Grouped
 from tensorfold_backend_cpu.kernels.norm import GatedNorm, RmsNorm
 from tensorfold_backend_cpu.kernels.positions import PreparedAttention, Rotate, WriteKeys
 from tensorfold_backend_cpu.kernels.quantized import Quantize
 from tensorfold_backend_cpu.kernels.recurrent import GatedDelta, StateSpace
 from tensorfold_backend_cpu.kernels.untyped import binding
 
-__all__ = ["compile_kernels", "compile_recurrences", "make_attention"]
+__all__ = ["compile_kernels", "compile_mixtures", "compile_recurrences", "make_attention"]
 
 _CALLS: Final = (
     Activate,
@@ -81,6 +82,11 @@ def compile_kernels(*, half: bool) -> None:
 def compile_recurrences() -> None:
     """Those that only some models need."""
     _make([each.kernel for each in (Apply, Combine, GatedDelta, GatedNorm, Mix, ShortConv, StateSpace)])
+
+
+def compile_mixtures() -> None:
+    """Those that only mixtures of experts need."""
+    _make([each.kernel for each in (Arrange, Choose, Grouped, Mix)])
 
 
 def make_attention(half: bool) -> None:
