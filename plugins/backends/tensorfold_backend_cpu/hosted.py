@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tensorfold.compute.composed import ComposedOps
 from tensorfold.compute.primitives import Primitives
 from tensorfold.compute.store import ComposedStore
-from tensorfold.contracts.handles import Experts, LatentUp, Linear, Router
+from tensorfold.contracts.handles import Experts, LatentUp, Linear
 from tensorfold.contracts.ops import Selection
 from tensorfold.contracts.step import Step
 from tensorfold.errors import BackendError
@@ -123,9 +123,6 @@ class HostedOps:
         return cast("Rows", self.host("sinkhorn", x, iterations, eps))
 
     # ---- experts ---------------------------------------------------------------------------------------------
-
-    def route(self, logits: Rows, router: Router, bias: Rows | None = None) -> tuple[Rows, Rows]:
-        return cast("tuple[Rows, Rows]", self.host("route", logits, router, bias))
 
     def experts(self, x: Rows, ids: Rows, weights: Rows, experts: Experts) -> Rows:
         return cast("Rows", self.host("experts", x, ids, weights, experts))

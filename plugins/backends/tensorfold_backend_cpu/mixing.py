@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from tensorfold.compute.packing import DenseExperts
 from tensorfold.contracts.handles import Activation, Experts, Router
+from tensorfold.errors import BackendError
 from tensorfold_backend_cpu.grouped import GroupedLinear, Runs
 from tensorfold_backend_cpu.handles import CpuLinear
 from tensorfold_backend_cpu.hosted import ours
@@ -45,6 +46,10 @@ class MixingOps(PureOps):
     def route(self, logits: Rows, router: Router, bias: Rows | None = None) -> tuple[Rows, Rows]:
         scores = logits.floats()
         rows, count = scores.shape
+        if not router.k <= count // router.groups * router.keep_groups:
+            raise BackendError(
+                f"{router.k} of {count} experts cannot be chosen in {router.keep_groups} of {router.groups} groups"
+            )
         ids, weights = (Rows.new(self.machine, (rows, router.k), kind) for kind in (np.int32, np.float32))
         added = None if bias is None else bias.packed()
         scale = router.expert_scale
