@@ -20,7 +20,7 @@ R = TypeVar("R")
 
 _LINE: Final = 8 * WORDS
 _TAPE: Final = 2048
-"""Lines of the tape on which single calls are written; a full tape is run."""
+"""Lines of the memory on which single calls are written; when it is full, it is followed by more."""
 
 
 class Lines:
@@ -62,9 +62,11 @@ class Machine:
 
     def call(self, call: Call, *kept: object) -> None:
         """Record one call. `kept` is what must not go before it has run; a pool's buffers may, and are let go."""
-        if self._written == _TAPE:
-            self.run()
         place = _LINE * self._written
+        if place == len(self._tape.bytes):
+            # Running what there is would end a recording, and large models have more calls than that.
+            self._kept.append(self._tape)
+            self._tape, self._written, place = Memory(_LINE * _TAPE), 0, 0
         self._tape.bytes[place : place + _LINE] = np.frombuffer(call.words(), np.uint8)
         self._written += 1
         self._pending.append(self._tape.address + place)
