@@ -14,7 +14,7 @@ from tensorfold.errors import BackendError
 from tensorfold_backend_cpu.grouped import GroupedLinear, Runs
 from tensorfold_backend_cpu.handles import CpuLinear
 from tensorfold_backend_cpu.hosted import ours
-from tensorfold_backend_cpu.kernels.mixtures import Choose
+from tensorfold_backend_cpu.kernels.choosing import Choose
 from tensorfold_backend_cpu.pure import PureOps
 from tensorfold_backend_cpu.rows import Rows
 

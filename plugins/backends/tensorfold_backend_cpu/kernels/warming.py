@@ -15,13 +15,14 @@ from tensorfold.compute.host import usable_processors
 from tensorfold_backend_cpu.kernels.arithmetic import Apply, Combine, Mix
 from tensorfold_backend_cpu.kernels.attention import ATTEND_KERNELS
 from tensorfold_backend_cpu.kernels.cache import folder
+from tensorfold_backend_cpu.kernels.choosing import Choose
 from tensorfold_backend_cpu.kernels.compiling import Kernel
 from tensorfold_backend_cpu.kernels.convolution import ShortConv
 from tensorfold_backend_cpu.kernels.elementwise import Activate, Add, Gather, Glu, Scale
 from tensorfold_backend_cpu.kernels.embedding import EmbedAffine, EmbedFloats
 from tensorfold_backend_cpu.kernels.gumbel import Contend
 from tensorfold_backend_cpu.kernels.joining import Join
-from tensorfold_backend_cpu.kernels.mixtures import Arrange, Choose, Grouped
+from tensorfold_backend_cpu.kernels.mixtures import Arrange, Grouped
 from tensorfold_backend_cpu.kernels.norm import GatedNorm, RmsNorm
 from tensorfold_backend_cpu.kernels.positions import PreparedAttention, Rotate, WriteKeys
 from tensorfold_backend_cpu.kernels.quantized import Quantize
