@@ -96,7 +96,7 @@ def test_a_body_that_comes_a_byte_now_and_then_is_a_408(rig: Rig, connect: Conne
     with rig(settings=HttpSettings(body_seconds=0.0)).serve() as client:
         connection = connect(client)
         connection.sendall(b'POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"prompt"')
-        received = connection.recv(4096)
+        received = b"".join(iter(lambda: connection.recv(4096), b""))
         assert received.startswith(b"HTTP/1.1 408 ") and b"has taken more than" in received
 
 
