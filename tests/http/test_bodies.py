@@ -7,6 +7,7 @@ import json
 import socket
 import time
 from collections.abc import Callable, Iterator
+from http.client import HTTPResponse
 from typing import Any
 
 import httpx
@@ -96,8 +97,54 @@ def test_a_body_that_comes_a_byte_now_and_then_is_a_408(rig: Rig, connect: Conne
     with rig(settings=HttpSettings(body_seconds=0.0)).serve() as client:
         connection = connect(client)
         connection.sendall(b'POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"prompt"')
-        received = b"".join(iter(lambda: connection.recv(4096), b""))
-        assert received.startswith(b"HTTP/1.1 408 ") and b"has taken more than" in received
+        answer = HTTPResponse(connection)
+        answer.begin()
+        assert answer.status == 408 and b"has taken more than" in answer.read()
+
+
+def answered_early(connection: socket.socket, length: int) -> None:
+    """A body of so many bytes is too long; nine of them are sent."""
+    head = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
+    connection.sendall(head % length + b'{"prompt"')
+    answer = HTTPResponse(connection)
+    answer.begin()
+    assert answer.status == 413 and answer.read()
+
+
+def test_the_rest_of_a_body_that_was_answered_cannot_be_sent_for_ever(rig: Rig, connect: Connect) -> None:
+    """Else whoever was refused could hold a connection with a byte now and then."""
+    with rig(settings=HttpSettings(max_body=50)).serve(idle_seconds=1) as client:
+        connection = connect(client)
+        answered_early(connection, 1 << 30)
+        connection.settimeout(0.05)
+        give_up = time.monotonic() + 20
+        while time.monotonic() < give_up:
+            try:
+                connection.sendall(b" ")
+                if connection.recv(1) == b"":
+                    return
+            except TimeoutError:
+                continue
+            except OSError:
+                return
+        raise AssertionError("it is still open")
+
+
+def test_a_connection_that_was_answered_before_its_bodys_end_may_not_be_idle_for_ever(
+    rig: Rig, connect: Connect
+) -> None:
+    """The end of the body begins the time anew, and the next request is answered before that."""
+    with rig(settings=HttpSettings(max_body=50)).serve(idle_seconds=1) as client:
+        connection = connect(client)
+        answered_early(connection, 100)
+        connection.sendall(b" " * 91 + b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+        answer = HTTPResponse(connection)
+        answer.begin()
+        assert answer.status == 200 and answer.read()
+        other = connect(client)
+        answered_early(other, 100)
+        other.sendall(b" " * 91)
+        assert other.recv(1) == b""
 
 
 def test_a_client_that_leaves_inside_its_body_harms_nobody(rig: Rig, connect: Connect, chat: dict[str, Any]) -> None:

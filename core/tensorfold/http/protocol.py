@@ -1,7 +1,7 @@
 """uvicorn's HTTP protocol with bounds on clients that send too much, or read and write too slowly.
 
-The parser itself collects a request line and headers of any size, for any time; and a writer waits for its reader for
-ever.
+The parser itself collects a request line and headers of any size, for any time, and so the rest of a body that has been
+answered; and a writer waits for its reader for ever.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ class _BoundedProtocol(HttpToolsProtocol):
         self._head = 0
         self._in_head = True
         self._head_timer: asyncio.TimerHandle | None = None
+        self._rest_timer: asyncio.TimerHandle | None = None
         self._write_timer: asyncio.TimerHandle | None = None
         if len(self.connections) > self.settings.max_connections:
             most = self.settings.max_connections
@@ -42,6 +43,7 @@ class _BoundedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._head_came()
+        self._rest_came()
         self._reader_moved()
         super().connection_lost(exc)
 
@@ -68,6 +70,17 @@ class _BoundedProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         super().on_message_complete()
         self._in_head = True
+        if self._rest_came():
+            # The last bytes have ended the time in which the connection may be idle, and the answer was before them.
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        # The rest of a body that is answered before its end is thrown away, and nobody else bounds its time.
+        if not self._in_head and self.cycle.response_complete and not self.transport.is_closing():
+            self._rest_timer = self.loop.call_later(self.settings.idle_seconds, self.timeout_keep_alive_handler)
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -90,6 +103,13 @@ class _BoundedProtocol(HttpToolsProtocol):
         if self._write_timer is not None:
             self._write_timer.cancel()
             self._write_timer = None
+
+    def _rest_came(self) -> bool:
+        """Whether the rest of an answered body was awaited; it is no longer."""
+        awaited, self._rest_timer = self._rest_timer, None
+        if awaited is not None:
+            awaited.cancel()
+        return awaited is not None
 
     def _await_head(self) -> None:
         self._head_timer = self.loop.call_later(self.settings.head_seconds, self._head_late)

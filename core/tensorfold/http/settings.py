@@ -62,7 +62,8 @@ class ServerSettings:
     flush_seconds: float = 2.0
     """How long aborted replies may take to reach their clients."""
     idle_seconds: int = 75
-    """How long a kept connection may be idle; longer than the pools of the usual clients keep theirs."""
+    """How long a kept connection may be idle, longer than the pools of the usual clients keep theirs; and how long the rest
+    of a body may take that was answered before its end."""
     head_seconds: float = 30.0
     """How long a client may take to send its request line and headers."""
     max_head: int = 64 * 1024
