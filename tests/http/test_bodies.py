@@ -14,6 +14,9 @@ import httpx
 import pytest
 
 from tensorfold.http import HttpSettings
+from tensorfold.ir import Queued, Request
+from tensorfold.testing.dialects import reply_events
+from tensorfold.testing.scripted_engine import ScriptItem
 
 Rig = Callable[..., Any]
 Connect = Callable[[httpx.Client], socket.socket]
@@ -223,6 +226,27 @@ def test_a_client_that_never_ends_its_head_is_dropped(rig: Rig, connect: Connect
         slow.sendall(b"GET / HTTP/1.1\r\n")
         assert silent.recv(1) == b""
         assert slow.recv(1) == b""
+
+
+def test_an_empty_line_behind_a_body_does_not_end_the_reply(rig: Rig, connect: Connect, chat: dict[str, Any]) -> None:
+    """Some clients send one; it is the beginning of a head that has no hurry while the reply is on its way."""
+
+    def unhurried(request: Request) -> Iterator[ScriptItem]:
+        yield Queued(1)
+        yield 0.6
+        yield from tuple(reply_events(["late"]))[1:]
+
+    with rig(unhurried).serve(head_seconds=0.1) as client:
+        connection = connect(client)
+        body = json.dumps(chat).encode()
+        connection.sendall(
+            b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+        )
+        connection.sendall(b"\r\n")
+        answer = HTTPResponse(connection)
+        answer.begin()
+        assert json.loads(answer.read())["choices"][0]["message"]["content"] == "late"
+        assert connection.recv(1) == b""
 
 
 def test_a_kept_connection_may_be_used_again_after_a_while(rig: Rig, chat: dict[str, Any]) -> None:

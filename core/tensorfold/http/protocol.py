@@ -123,7 +123,11 @@ class _BoundedProtocol(HttpToolsProtocol):
 
     def _head_late(self) -> None:
         self._head_timer = None
-        if not self.transport.is_closing():
+        # Before the first head there is none, whatever its type says.
+        if not getattr(self.cycle, "response_complete", True):
+            # Behind a reply that is on its way nothing is held by it: an empty line, say, that some clients send.
+            self._await_head()
+        elif not self.transport.is_closing():
             self.transport.close()
 
     def _refuse_head(self) -> None:
