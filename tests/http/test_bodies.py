@@ -151,6 +151,28 @@ def test_a_connection_that_was_answered_before_its_bodys_end_may_not_be_idle_for
         assert other.recv(1) == b""
 
 
+@pytest.mark.parametrize("piece", [b"x: y\r\n" * 100, b"y" * 600], ids=["many", "one"])
+def test_what_comes_behind_a_chunked_body_is_bounded(rig: Rig, connect: Connect, piece: bytes) -> None:
+    """Trailers are kept by the parser, and a client could send them for ever."""
+    with rig().serve() as client:
+        connection = connect(client)
+        connection.sendall(
+            b'POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{"pro\r\n0\r\nx: '
+        )
+        with pytest.raises(ConnectionError):
+            connection.sendall(piece * 20_000)
+
+
+@pytest.mark.parametrize("size", [1, 7, 3000])
+def test_chunks_of_any_size_are_read(rig: Rig, chat: dict[str, Any], size: int) -> None:
+    """A large body, byte by byte: what lies between its chunks is more than the body."""
+    body = json.dumps({**chat, "user": "x" * 200_000}).encode()
+    with rig().serve() as client:
+        pieces = (body[start : start + size] for start in range(0, len(body), size))
+        answer = client.post("/v1/chat/completions", content=pieces, headers={"content-type": "application/json"})
+        assert answer.status_code == 200
+
+
 def test_a_client_that_leaves_inside_its_body_harms_nobody(rig: Rig, connect: Connect, chat: dict[str, Any]) -> None:
     made = rig()
     with made.serve() as client:

@@ -1,14 +1,14 @@
 """uvicorn's HTTP protocol with bounds on clients that send too much, or read and write too slowly.
 
-The parser itself collects a request line and headers of any size, for any time, and so the rest of a body that has been
-answered; and a writer waits for its reader for ever.
+The parser itself collects a request line, headers and trailers of any size, for any time, and throws away the rest of a body
+that has been answered for any time; and a writer waits for its reader for ever.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-from typing import Any
+from typing import Any, Final
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
@@ -18,6 +18,9 @@ from tensorfold.http.outlet import EXTENSION
 from tensorfold.http.settings import ServerSettings
 
 __all__ = ["bounded_protocol"]
+
+_CHUNKING: Final = 16
+"""Bytes that chunks may have besides each byte of a body."""
 
 
 class _BoundedProtocol(HttpToolsProtocol):
@@ -29,6 +32,8 @@ class _BoundedProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         self._head = 0
         self._in_head = True
+        self._beside = 0
+        """Bytes behind a head that were no body: the sizes of chunks, and trailers; less what bodies may have of them."""
         self._head_timer: asyncio.TimerHandle | None = None
         self._rest_timer: asyncio.TimerHandle | None = None
         self._write_timer: asyncio.TimerHandle | None = None
@@ -56,7 +61,13 @@ class _BoundedProtocol(HttpToolsProtocol):
                 self._await_head()
             # The beginning of a body may come with it, so only what came before and did not end the head counts.
             self._head += len(data)
+            super().data_received(data)
+            return
+        self._beside += len(data)
         super().data_received(data)
+        if self._beside > self.settings.max_head:
+            # Trailers would be kept, and nobody reads them; there is no telling where they end.
+            self.transport.close()
 
     def on_headers_complete(self) -> None:
         self._head_came()
@@ -67,9 +78,14 @@ class _BoundedProtocol(HttpToolsProtocol):
         scope["extensions"] = {**scope.get("extensions", {}), EXTENSION: _CycleOutlet(cycle)}
         super()._start_asgi_task(cycle, app)
 
+    def on_body(self, body: bytes) -> None:
+        self._beside -= (1 + _CHUNKING) * len(body)
+        super().on_body(body)
+
     def on_message_complete(self) -> None:
         super().on_message_complete()
         self._in_head = True
+        self._beside = 0
         if self._rest_came():
             # The last bytes have ended the time in which the connection may be idle, and the answer was before them.
             self.timeout_keep_alive_task = self.loop.call_later(
