@@ -1,7 +1,8 @@
 """uvicorn's HTTP protocol with bounds on clients that send too much, or read and write too slowly.
 
 The parser itself collects a request line, headers and trailers of any size, for any time, and throws away the rest of a body
-that has been answered for any time; and a writer waits for its reader for ever.
+that has been answered for any time; and a writer waits for its reader for ever. And it leaves out the body of whoever offers
+to go on with another protocol, as Java's client does with HTTP/2 at each first request: here that is no more than an offer.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 import math
 from typing import Any, Final
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from tensorfold.errors import DecodeError, Rejected, RequestError
@@ -19,6 +21,8 @@ from tensorfold.http.settings import ServerSettings
 
 __all__ = ["bounded_protocol"]
 
+_FRAMING: Final = (b"content-length", b"transfer-encoding")
+"""What says where a body ends."""
 _CHUNKING: Final = 16
 """Bytes that chunks may have besides each byte of a body."""
 
@@ -32,6 +36,8 @@ class _BoundedProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         self._head = 0
         self._in_head = True
+        self._known_head = False
+        """What the parser reads now is of a head that was read before."""
         self._beside = 0
         """Bytes behind a head that were no body: the sizes of chunks, and trailers; less what bodies may have of them."""
         self._head_timer: asyncio.TimerHandle | None = None
@@ -61,17 +67,48 @@ class _BoundedProtocol(HttpToolsProtocol):
                 self._await_head()
             # The beginning of a body may come with it, so only what came before and did not end the head counts.
             self._head += len(data)
-            super().data_received(data)
+            self._feed(data)
             return
         self._beside += len(data)
-        super().data_received(data)
+        self._feed(data)
         if self._beside > self.settings.max_head:
             # Trailers would be kept, and nobody reads them; there is no telling where they end.
             self.transport.close()
 
+    def _feed(self, data: bytes) -> None:
+        self._unset_keepalive_if_required()
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as offer:
+            self._go_on(data[offer.args[0] :])
+        except httptools.HttpParserError:
+            self.send_400_response("Invalid HTTP request received.")
+
+    def _go_on(self, rest: bytes) -> None:
+        """Read on in a request whose body the parser was about to leave out, with a parser that knows nothing of the offer."""
+        self.parser = httptools.HttpRequestParser(self)
+        framing = b"".join(b"%b: %b\r\n" % each for each in self.headers if each[0] in _FRAMING)
+        self._known_head = True
+        self.parser.feed_data(b"POST / HTTP/1.1\r\n%b\r\n" % framing)
+        self._known_head = False
+        self._feed(rest)
+
+    def on_message_begin(self) -> None:
+        if not self._known_head:
+            super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        if not self._known_head:
+            super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._known_head:
+            super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
-        self._head_came()
-        super().on_headers_complete()
+        if not self._known_head:
+            self._head_came()
+            super().on_headers_complete()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         scope: dict[str, Any] = cycle.scope  # type: ignore[assignment]
@@ -83,6 +120,8 @@ class _BoundedProtocol(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
+        if self.parser.should_upgrade():
+            return  # without its body, if it has one: `_go_on`
         super().on_message_complete()
         self._in_head = True
         self._beside = 0
