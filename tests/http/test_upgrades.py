@@ -66,6 +66,28 @@ def test_a_request_without_a_body_may_have_an_offer_too(rig: Rig, connect: Conne
             assert (status, json.loads(body)["object"]) == (200, "list")
 
 
+@pytest.mark.parametrize(
+    "framing",
+    [
+        b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
+        b"Content-Length: 5\r\nContent-Length: 6\r\n",
+        b"Transfer-Encoding: chunked, identity\r\n",
+        b"Transfer-Encoding: gzip\r\n",
+    ],
+)
+def test_an_offer_does_not_hide_a_head_that_contradicts_itself(
+    rig: Rig, connect: Connect, chat: dict[str, Any], framing: bytes
+) -> None:
+    made = rig()
+    with made.serve() as client:
+        connection = connect(client)
+        head = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\n" + OFFERS["http/2"] + framing + b"\r\n"
+        connection.sendall(head + b'0\r\n\r\n{"prompt": "smuggled"}')
+        assert answer(connection)[0] == 400
+        assert client.post("/v1/chat/completions", json=chat).status_code == 200
+    assert len(made.engine.requests) == 1
+
+
 def test_this_is_no_proxy(rig: Rig, connect: Connect, chat: dict[str, Any]) -> None:
     with rig().serve() as client:
         connection = connect(client)

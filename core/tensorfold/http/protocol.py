@@ -89,9 +89,10 @@ class _BoundedProtocol(HttpToolsProtocol):
         self.parser = httptools.HttpRequestParser(self)
         framing = b"".join(b"%b: %b\r\n" % each for each in self.headers if each[0] in _FRAMING)
         self._known_head = True
-        self.parser.feed_data(b"POST / HTTP/1.1\r\n%b\r\n" % framing)
+        self._feed(b"POST / HTTP/1.1\r\n%b\r\n" % framing)
         self._known_head = False
-        self._feed(rest)
+        if not self.transport.is_closing():
+            self._feed(rest)
 
     def on_message_begin(self) -> None:
         if not self._known_head:
