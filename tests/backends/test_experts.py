@@ -101,6 +101,17 @@ def test_a_row_has_the_bits_that_it_has_alone(session: Session[Any], ways: str) 
         np.testing.assert_array_equal(mixture(x[alone], ids[alone], weights[alone])[0], together[row])
 
 
+def test_rows_may_all_choose_one_expert(session: Session[Any]) -> None:
+    """In every rank, so that it has more rows than there are; each has the bits that it has alone."""
+    mixture = Mixture(session, [coded])
+    x, _, weights = rows(300)
+    ids = np.full((300, CHOSEN), 7, np.int32)
+    together = mixture(x, ids, weights)
+    for row in (0, 1, 150, 299):
+        alone = slice(row, row + 1)
+        np.testing.assert_array_equal(mixture(x[alone], ids[alone], weights[alone])[0], together[row])
+
+
 def test_every_expert_is_the_one_that_was_chosen(session: Session[Any]) -> None:
     """Each alone gives the bits that it gives among the others."""
     mixture = Mixture(session, [coded])

@@ -37,6 +37,8 @@ class Runs:
     """The row at each place."""
     places: Rows
     """The place of each row and rank."""
+    longest: int
+    """Rows of a run at most, if none has chosen a matrix twice."""
 
     @property
     def most(self) -> int:
@@ -52,6 +54,7 @@ class Runs:
             Rows.new(machine, (min(pairs, matrices), RUN_WORDS), np.int64),
             Rows.new(machine, (pairs,), np.int32),
             Rows.new(machine, (pairs,), np.int32),
+            chosen.shape[0],
         )
         call = Arrange(
             items=1,
@@ -110,7 +113,8 @@ class GroupedLinear:
         panels = -(-lines.part.panels.rows // PANEL)
         shared = max(1, rows // runs.most)
         an_item = panels_an_item(panels, PANEL * self.columns * shared, x.machine.team.threads)
-        row_items = -(-rows // ROWS_AN_ITEM)
+        # Longer runs are divided into larger parts.
+        row_items = -(-runs.longest // ROWS_AN_ITEM)
         run_items = row_items * -(-panels // an_item)
         step = lines.step
         call = Grouped(
