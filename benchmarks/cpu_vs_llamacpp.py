@@ -126,7 +126,7 @@ class Server:
         if answer.status != 200:
             raise SystemExit(f"{self.name} answered {answer.status}: {answer.read()[:500]!r}")
         pieces: list[float] = []
-        counted = 0
+        counted, now = 0, started
         for line in answer:
             if not line.startswith(b"data: {"):
                 continue
@@ -139,7 +139,8 @@ class Server:
         connection.close()
         if counted != tokens:
             raise SystemExit(f"{self.name} made {counted} tokens of {tokens}")
-        return Reply(started, tuple(pieces), counted)
+        # A token may have no text of its own, as special ones of a model with random weights.
+        return Reply(started, tuple(pieces) or (now,), counted)
 
     def resident(self) -> int:
         """Bytes of memory, those shared with the page cache included."""
