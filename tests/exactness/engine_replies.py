@@ -12,7 +12,7 @@ import msgspec
 from tensorfold.chat.plain import PlainFormat
 from tensorfold.contracts.engine import PreparedPrompt
 from tensorfold.contracts.gates import Gate
-from tensorfold.contracts.policy import Waiting
+from tensorfold.contracts.policy import SchedulerPolicy, Waiting
 from tensorfold.engine.depth import Deepest
 from tensorfold.engine.drafts import Drafting
 from tensorfold.engine.engine import LocalEngine
@@ -81,6 +81,23 @@ class Gathering(DefaultPolicy):
         return super().order(waiting)
 
 
+def together(
+    engine_of: Callable[[SchedulerPolicy], LocalEngine], *requests: Request
+) -> tuple[list[Answer], dict[str, Any]]:
+    """The answers of requests of which none begins before all have arrived, and the engine's figures."""
+
+    async def main() -> tuple[list[Answer], dict[str, Any]]:
+        arrived = threading.Event()
+        engine = engine_of(Gathering(arrived))
+        async with running(engine):
+            streams = [await engine.submit(each) for each in requests]
+            arrived.set()
+            sent = [[event async for event in stream] for stream in streams]
+            return [fold(each) for each in sent], dict(engine.status().details)
+
+    return asyncio.run(main())
+
+
 def serve(
     make: MakeRunner,
     *requests: Request,
@@ -92,9 +109,8 @@ def serve(
 ) -> tuple[list[Answer], dict[str, Any]]:
     """The answers of requests that run at the same time, and the engine's figures."""
 
-    async def main() -> tuple[list[Answer], dict[str, Any]]:
-        arrived = threading.Event()
-        engine = LocalEngine(
+    def engine_of(policy: SchedulerPolicy) -> LocalEngine:
+        return LocalEngine(
             make(lanes, positions),
             prompts=ToyPrompts(TOKENIZER),
             tokenizer=TOKENIZER,
@@ -102,17 +118,12 @@ def serve(
             drafting=drafting,
             depth=Deepest(),
             gates=gates,
-            policy=Gathering(arrived),
+            policy=policy,
             settings=EngineSettings(growth=growth, decode_share=2.0),
             clock=ticking(),
         )
-        async with running(engine):
-            streams = [await engine.submit(each) for each in requests]
-            arrived.set()
-            sent = [[event async for event in stream] for stream in streams]
-            return [fold(each) for each in sent], dict(engine.status().details)
 
-    return asyncio.run(main())
+    return together(engine_of, *requests)
 
 
 def serial(make: MakeRunner, each: Request, **fields: Any) -> Answer:

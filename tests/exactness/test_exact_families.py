@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,13 +18,11 @@ from tensorfold.compute.runner import Runner
 from tensorfold.contracts.backend import BackendSettings, Session
 from tensorfold.contracts.family import Decoder, Geometry, ModelFamily
 from tensorfold.contracts.model_config import ModelConfig
-from tensorfold.contracts.policy import Waiting
 from tensorfold.contracts.states import TableKey
 from tensorfold.engine.depth import Deepest
 from tensorfold.engine.engine import LocalEngine
-from tensorfold.engine.policies import DefaultPolicy
 from tensorfold.engine.settings import EngineSettings
-from tensorfold.ir import Answer, Label, Limits, Request, Sampling, Score, Scored, TokensPrompt, fold
+from tensorfold.ir import Answer, Label, Limits, Request, Sampling, Score, Scored, TokensPrompt
 from tensorfold.testing.array_tensors import ArrayTensors
 from tensorfold.testing.declared_checkpoint import declared_arrays
 from tensorfold.testing.family_configs import FAMILY_CONFIGS
@@ -41,6 +38,8 @@ from tensorfold_model_glm.family import GlmFamily
 from tensorfold_model_llama.family import LlamaFamily
 from tensorfold_model_nemotron.family import NemotronFamily
 from tensorfold_model_qwen.family import QwenFamily
+
+from .engine_replies import same, together
 
 FAMILIES: tuple[ModelFamily, ...] = (
     LlamaFamily(),
@@ -139,18 +138,6 @@ OTHERS = (
 )
 
 
-class Gathering(DefaultPolicy):
-    """Begins nothing before all requests of a test have arrived."""
-
-    def __init__(self, arrived: threading.Event) -> None:
-        super().__init__()
-        self._arrived = arrived
-
-    def order(self, waiting: Sequence[Waiting]) -> Sequence[Waiting]:
-        assert self._arrived.wait(60)
-        return super().order(waiting)
-
-
 def engine_of(model: Model, *, lanes: int = 4, positions: int | None = None, **fields: Any) -> LocalEngine:
     """Its clock ticks with each look, for on a machine that stutters one reply could be over before the next begins."""
     return LocalEngine(
@@ -168,26 +155,13 @@ def engine_of(model: Model, *, lanes: int = 4, positions: int | None = None, **f
 def serve(model: Model, *requests: Request, **fields: Any) -> tuple[list[Answer], dict[str, Any]]:
     """The answers of requests that run at the same time, and the engine's figures."""
 
-    async def main() -> tuple[list[Answer], dict[str, Any]]:
-        arrived = threading.Event()
-        async with running(engine_of(model, policy=Gathering(arrived), **fields)) as engine:
-            streams = [await engine.submit(each) for each in requests]
-            arrived.set()
-            sent = [[event async for event in stream] for stream in streams]
-            return [fold(each) for each in sent], dict(engine.status().details)
-
-    return asyncio.run(main())
+    return together(lambda policy: engine_of(model, policy=policy, **fields), *requests)
 
 
 def serial(model: Model, each: Request) -> Answer:
     """Alone, one token a round."""
     (reply,), _ = serve(model, msgspec.structs.replace(each, draft=False), lanes=1)
     return reply
-
-
-def same(reply: Answer, reference: Answer) -> None:
-    assert reply.token_sha == reference.token_sha
-    assert reply.choices == reference.choices
 
 
 # ---- the promises -------------------------------------------------------------------------------------------
