@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,13 +17,11 @@ from tensorfold_backend_cpu.kernels.calls import WORDS, Call
 from tensorfold_backend_cpu.kernels.mixtures import RUN_WORDS, Arrange, Grouped
 from tensorfold_backend_cpu.machine import Machine
 from tensorfold_backend_cpu.panels import PANEL, AffinePanels
-from tensorfold_backend_cpu.places import Place, Target
+from tensorfold_backend_cpu.places import NOWHERE, Target
 from tensorfold_backend_cpu.products import ROWS_AN_ITEM, panels_an_item, products
 from tensorfold_backend_cpu.rows import Rows
 
 __all__ = ["GroupedLinear", "Runs"]
-
-_NOWHERE: Final = Place(0, 0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -136,7 +133,7 @@ class GroupedLinear:
 def _calls(linear: CpuLinear) -> list[Call]:
     """One for each part, for a row."""
     columns = linear.columns
-    return products(linear, 1, _NOWHERE, lambda step: Target(0, 1, columns, step), _NOWHERE, None, 1)
+    return products(linear, 1, NOWHERE, lambda step: Target(0, 1, columns, step), NOWHERE, None, 1)
 
 
 def _lines(calls: Sequence[Call], part: Part) -> _Lines:

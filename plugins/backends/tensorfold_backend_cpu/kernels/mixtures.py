@@ -11,7 +11,8 @@ from typing import Final
 
 from tensorfold_backend_cpu.kernels.calls import WORDS, Call, done_by, numbers
 from tensorfold_backend_cpu.kernels.linear import AffineLinear, FloatLinear, Product
-from tensorfold_backend_cpu.kernels.simd import field, invoke, load, load_int, set_field, store, store_int
+from tensorfold_backend_cpu.kernels.running import invoke
+from tensorfold_backend_cpu.kernels.simd import field, load, load_int, set_field, store, store_int
 
 __all__ = ["RUN_WORDS", "Arrange", "Grouped", "arrange", "grouped"]
 

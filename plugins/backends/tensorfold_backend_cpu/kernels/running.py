@@ -11,7 +11,7 @@ only looked at by whoever holds one of their items, and then the call is not ove
 from __future__ import annotations
 
 import time
-from typing import Final
+from typing import Any, Final
 
 from numba import types
 
@@ -28,9 +28,11 @@ from tensorfold_backend_cpu.kernels.atomics import (
     yield_processor,
 )
 from tensorfold_backend_cpu.kernels.compiling import called_from_python, kernel, word
-from tensorfold_backend_cpu.kernels.simd import field, invoke, set_field
+from tensorfold_backend_cpu.kernels.emitter import I64, Emitter, operation
+from tensorfold_backend_cpu.kernels.simd import field, set_field
+from tensorfold_backend_cpu.kernels.untyped import ir
 
-__all__ = ["BOARD_HEADER", "BOARD_LINE", "CONTROL_BYTES", "help_out", "run_program"]
+__all__ = ["BOARD_HEADER", "BOARD_LINE", "CONTROL_BYTES", "help_out", "invoke", "run_program"]
 
 BOARD_HEADER: Final = 128
 """Bytes at the start of a board: how many helpers are inside, and the number of calls."""
@@ -47,6 +49,13 @@ _SPIN_NANOSECONDS: Final = 200_000
 _PATIENCE: Final = 4000
 """Turns of a loop (a few dozen microseconds) after which a thread lets others run while it waits for an item."""
 _CLOCK: Final = time.CLOCK_MONOTONIC
+
+
+@operation(types.void, types.int64, types.int64, types.int64, types.int64)
+def invoke(e: Emitter, address: Any, call: Any, item: Any, scratch: Any) -> None:
+    """Run the kernel at an address: one item of a call."""
+    kind = ir.FunctionType(ir.VoidType(), [I64, I64, I64])
+    e.builder.call(e.builder.inttoptr(address, kind.as_pointer()), [call, item, scratch])
 
 
 @kernel

@@ -38,7 +38,6 @@ __all__ = [
     "field",
     "fma",
     "gelu",
-    "invoke",
     "largest_lane",
     "largest_magnitude",
     "load",
@@ -147,16 +146,6 @@ def load_bfloat(e: Emitter, address: Any) -> Any:
 def load_byte(e: Emitter, address: Any) -> Any:
     """An unsigned byte."""
     return e.builder.zext(e.load(I8, address), I64)
-
-
-# ---- kernels ----------------------------------------------------------------------------------------------------
-
-
-@operation(types.void, _address, _address, _i64, _address)
-def invoke(e: Emitter, address: Any, call: Any, item: Any, scratch: Any) -> None:
-    """Run the kernel at an address: one item of a call."""
-    kind = ir.FunctionType(ir.VoidType(), [I64, I64, I64])
-    e.builder.call(e.builder.inttoptr(address, kind.as_pointer()), [call, item, scratch])
 
 
 # ---- vectors in memory ------------------------------------------------------------------------------------------
