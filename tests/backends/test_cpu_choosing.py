@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tensorfold.contracts.backend import BackendSettings
 from tensorfold.contracts.handles import Router
+from tensorfold.contracts.tensors import Dense
 from tensorfold.errors import BackendError
 from tensorfold_backend_cpu import CpuBackend
 from tensorfold_backend_cpu.session import CpuSession
@@ -97,3 +98,20 @@ def test_more_than_there_are_cannot_be_chosen(session: CpuSession) -> None:
     logits = np.zeros((1, 16), np.float32)
     with pytest.raises(BackendError, match="9 of 16 experts cannot be chosen in 2 of 4 groups"):
         chosen(session, logits, Router(9, "sigmoid", groups=4, keep_groups=2))
+
+
+def test_a_number_that_no_expert_has_harms_no_other_row(session: CpuSession) -> None:
+    """A family that does not take them from `route` gets a wrong row, and no other memory is written to."""
+    rng = np.random.default_rng(0)
+    matrices = [Dense(rng.standard_normal((32, 32)).astype(np.float32), "f32") for _ in range(12)]
+    pairs = [matrices[number : number + 2] for number in range(0, 8, 2)]
+    experts = session.packer.experts(pairs, matrices[8:], act="silu", gated=True, limit=None)
+    ops = session.ops("rows", session.store({}, {}, 1), {})
+    x = session.array(rng.standard_normal((6, 32)).astype(np.float32))
+    weights = session.array(rng.random((6, 2)).astype(np.float32))
+    ids = np.array([[0, 1], [3, 2], [1, 0], [2, 3], [0, 3], [1, 2]], np.int32)
+    right = session.numpy(ops.experts(x, session.array(ids), weights, experts)).copy()
+    ids[2] = -7, 1 << 30
+    wrong = session.numpy(ops.experts(x, session.array(ids), weights, experts))
+    others = [0, 1, 3, 4, 5]
+    np.testing.assert_array_equal(wrong[others], right[others])

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tensorfold_backend_cpu.kernels.calls import WORDS, Call, done_by, numbers
+from tensorfold_backend_cpu.kernels.compiling import kernel
 from tensorfold_backend_cpu.kernels.linear import AffineLinear, FloatLinear, Product
 from tensorfold_backend_cpu.kernels.running import invoke
 from tensorfold_backend_cpu.kernels.simd import field, load, load_int, set_field, store, store_int
@@ -41,6 +42,12 @@ class Arrange(Call):
 (_A_IDS, _PAIRS, _A_K, _A_EXPERTS, _SOURCES, _PLACES, _A_RUNS, _MOST) = numbers(Arrange)
 
 
+@kernel
+def expert_of(ids: int, pair: int, experts: int) -> int:
+    """What a row chose. A number that no expert has, which choosing never gives, must not lead elsewhere in memory."""
+    return min(max(load_int(ids + 4 * pair), 0), experts - 1)
+
+
 @done_by(Arrange)
 def arrange(call: int, item: int, scratch: int) -> None:
     """The item of `Arrange`."""
@@ -50,7 +57,7 @@ def arrange(call: int, item: int, scratch: int) -> None:
     for expert in range(experts):
         set_field(scratch, expert, 0)
     for pair in range(pairs):
-        expert = load_int(ids + 4 * pair)
+        expert = expert_of(ids, pair, experts)
         set_field(scratch, expert, field(scratch, expert) + 1)
     first = run = 0
     for expert in range(experts):
@@ -65,7 +72,7 @@ def arrange(call: int, item: int, scratch: int) -> None:
     for empty in range(run, most):
         set_field(runs, RUN_WORDS * empty + 2, 0)
     for pair in range(pairs):
-        expert = load_int(ids + 4 * pair)
+        expert = expert_of(ids, pair, experts)
         place = field(scratch, expert)
         set_field(scratch, expert, place + 1)
         store_int(sources + 4 * place, pair // k)
