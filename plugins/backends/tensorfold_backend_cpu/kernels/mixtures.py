@@ -45,7 +45,8 @@ class Arrange(Call):
 @kernel
 def expert_of(ids: int, pair: int, experts: int) -> int:
     """What a row chose. A number that no expert has, which choosing never gives, must not lead elsewhere in memory."""
-    return min(max(load_int(ids + 4 * pair), 0), experts - 1)
+    expert: int = load_int(ids + 4 * pair)
+    return min(max(expert, 0), experts - 1)
 
 
 @done_by(Arrange)
